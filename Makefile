@@ -4,7 +4,6 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 DEMOS = $(wildcard demos/*.ipynb)
-PUT_BACK = $(addprefix trial/test_,users_own.py nothing_left.py held_by_others.py tables.py within.py)
 BENCHMARKS = $(wildcard benchmarks/[!_]*.py)
 
 .DEFAULT_GOAL := help
@@ -33,7 +32,7 @@ test: $(VENV)/.with-dev $(VENV)/.with-spark ## the whole test suite, in a real b
 # corrections all but the table that proves each kind of them.
 colab: export PIP_CONSTRAINT = tools/colab.txt
 colab: $(VENV)/.with-test ## the test suite on the packages of Google Colab (tools/colab.txt); PYTHON: 3.13
-	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,browser frameworks demos source render rules $(PUT_BACK)) $(patsubst %,--ignore=%,$(filter-out %/test_kinds.py,$(wildcard tests/fixes/test_*.py))) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,browser frameworks demos source render rules trial) $(patsubst %,--ignore=%,$(filter-out %/test_kinds.py,$(wildcard tests/fixes/test_*.py))) $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev ## ruff and mypy
 	@$(BIN)/ruff check

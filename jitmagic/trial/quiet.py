@@ -205,9 +205,8 @@ class _Streams:
         """A thread that a run of ours starts is part of it."""
         if not _is_asked_by_user(sys._getframe(2)):
             return start(thread)
-        called = getattr(thread, "function", None) or getattr(
-            thread, "_target", None
-        )  # a `Timer`'s, a thread's
+        # What a `Timer` calls, or a thread.
+        called = getattr(thread, "function", None) or getattr(thread, "_target", None)
         if called is not None and (name := permission.obstacle(called)):
             _refuse_call(name)
         run, starter, running = thread.run, threading.get_ident(), threading.Lock()
