@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import dis
 import inspect
 import sys
 import types
@@ -47,7 +48,10 @@ def asked() -> str:
 
 
 def is_noticed(value: Any) -> bool:
-    """Something of the user's tells when this goes: a `__del__`, a callback or a container of weak references."""
+    """Something of the user's tells when this goes: a `__del__`, a callback or a container of weak references, what a
+    generator does that was left in its middle."""
+    if is_a(value, types.GeneratorType):
+        return _does_more(value)
     users = values.is_user_class(type(value))
     end = values.class_attribute(type(value), "__del__")
     if end is not None and values.is_users_function(end[1]):
@@ -57,6 +61,15 @@ def is_noticed(value: Any) -> bool:
     if not weakref.getweakrefcount(value):
         return False
     return any(_tells(r) and not _is_of_its_library(r, value) for r in weakref.getweakrefs(value))
+
+
+def _does_more(generator: types.GeneratorType[Any, Any, Any]) -> bool:
+    """It was left within a `try` or a `with` of the user's, or what it goes through was."""
+    code, inner = generator.gi_code, generator.gi_yieldfrom
+    if inspect.getgeneratorstate(generator) != inspect.GEN_SUSPENDED:
+        return False
+    handles = dis.opmap["PUSH_EXC_INFO"] in code.co_code[::2] and values.is_user_file(code.co_filename)
+    return handles or is_a(inner, types.GeneratorType) and _does_more(inner)
 
 
 def _tells(reference: weakref.ref[Any]) -> bool:

@@ -189,3 +189,16 @@ def test_an_error_of_the_users_that_is_raised_again_keeps_its_place() -> None:
     names = {"__name__": "__main__", "error": error}
     assert play(Beginning(names, ast.parse("raise error\n")), "raise error\n", ()).failed == "ValueError"
     assert traceback.format_tb(error.__traceback__) == before
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck", "%%jit"])
+@pytest.mark.parametrize("how", ["kept.clear()", "del kept[0]", "kept = []"])
+def test_generators_of_the_users_end_as_soon_as_they_let_go_of_them(notebook, magic, how):
+    """A later cell that uses them is remembered, with what it reaches, so that it can be run again."""
+    notebook.ok(
+        f"{magic}\ndef items(x):\n    try:\n        for i in range(3): yield i\n    finally: ended.append(x)\n"
+        "ended, kept = [], []\ndef f(x): return x * 2\ny = f(1.0)\nkept.append(items(1)); a = next(kept[0])"
+    )
+    notebook.ok("b = [next(g) for g in kept]")
+    notebook.ok(how)
+    assert notebook.ns["ended"] == [1]
