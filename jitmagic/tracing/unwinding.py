@@ -46,11 +46,16 @@ def end_circles() -> None:
 
 
 def forget_names(namespace: dict[str, object], known: Mapping[str, object]) -> None:
-    """Let go of what a run of a cell has bound, the latest first, and end its generators that something else holds."""
+    """Let go of what a run of a cell has bound, the latest first, and end its generators that something else holds.
+    The names that were `known` keep their order."""
     bound = [n for n, v in namespace.items() if n not in known or known[n] is not v]
     for name in reversed(bound):
         value = namespace[name]
         if type(value) is types.GeneratorType and value.gi_code.co_filename.startswith("<jitmagic "):
             with contextlib.suppress(Exception):
                 value.close()
-        del value, namespace[name]
+        del value
+        if name in known:
+            namespace[name] = known[name]
+        else:
+            del namespace[name]

@@ -229,8 +229,9 @@ class Verifier:
 
     def _apart(self, plain: Ran, ran: Ran, attempt: Attempt, claim: Claim) -> list[Gap]:
         """How the corrected run differs from the plain one, beyond what the claim says."""
-        if _cannot_run(plain) and ran.error is None:
-            plain = self.reruns.plain(attempt)  # the cell as it is cannot run without jit either
+        of = self.reruns.original
+        if _cannot_run(plain) and ran.error is None:  # the cell as it is cannot run without jit either
+            of, plain = attempt, self.reruns.plain(attempt)
         wanted = "" if _cannot_run(plain) else plain.failed
         if wanted != ran.failed or wanted and not _say_the_same(plain.error, ran.error):
             return [Gap("the run", f"to end with {wanted or 'no error'}", ran.failed or "no error", True)]
@@ -243,7 +244,7 @@ class Verifier:
             gaps += _results(plain, ran, claim)
         if gaps or claim.results != "same":
             return gaps
-        return self._printed(plain, ran, self.reruns.original)
+        return self._printed(plain, ran, of)
 
     def _printed(self, plain: Ran, ran: Ran, attempt: Attempt) -> list[Gap]:
         """Numbers that are printed otherwise than in a plain run of the attempt, but for those that no run prints

@@ -42,7 +42,7 @@ FAILS = {
 
 @pytest.fixture
 def failed_before(notebook: Notebook):
-    """The first trace that fails in a process may be another than those after it."""
+    """What the first checks of a process make may live on until Python looks for garbage: that is not mended."""
     notebook.ok(f"import jax.numpy as jnp{GENERATOR}")
     notebook.ok(f"{CHECK}def f(x):\n    g = gen(); v = next(g)\n    return float(x.sum())\nf(jnp.ones(3))")
 
@@ -77,6 +77,13 @@ def test_a_generator_that_a_trial_begins_anew_ends_in_it(notebook: Notebook):
         f"%%jit{GENERATOR}G = gen(9)\nnext(G)\ndef f(x):\n    g = G\n    return float(x.sum())\nf(jnp.ones(3))"
     )
     assert notebook.report().findings and notebook.ns["ended"] == []
+
+
+def test_trials_leave_the_order_of_the_names(notebook: Notebook):
+    notebook.ok("import jax.numpy as jnp\na = 1\nb = 2\nc = 3")
+    notebook.ok("%%jitcheck\na = 3\ndef f(x): return float(x.sum()) * a\nb = f(jnp.ones(3))")
+    assert "tracer-array-conversion" in notebook.kinds()
+    assert [n for n in notebook.ns if n in ("a", "b", "c", "f")] == ["a", "b", "c", "f"]
 
 
 KEPT = {
