@@ -92,7 +92,7 @@ def proposed(
     found, tried = _proposed(findings, evidence, subject, deadline, verifier, later, say, on_fix)
     if tried and looks_for_garbage():
         with deferred():  # Python loses an interrupt that comes in the middle of it
-            if not any([v.reruns.look_for_garbage() for v in used]) and _defines_classes(subject.cell.body):
+            if not any([v.let_go() for v in used]) and _defines_classes(subject.cell.body):
                 gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
     return found
 

@@ -55,6 +55,15 @@ def _look(
     verifier = verifier_until(budget.clock() + _limit(asked) + MORE * (not compiled))
     if verifier is None or verifier.reruns.obstacle():
         return []
+    try:
+        return _compared(asked, verifier, compiled, names)
+    finally:
+        verifier.let_go()
+
+
+def _compared(
+    asked: Sequence[Subject], verifier: Verifier, compiled: bool, names: Mapping[str, object]
+) -> list[Subject]:
     plain = verifier.plain()
     if plain.error is not None or plain.tracers:
         return []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import gc
 import inspect
 import itertools
 import re
@@ -181,15 +180,13 @@ class CellReruns:
         if self.run.beginning is None or not self.run.beginning.can_be_left:
             return self._under_magic(attempt, plain)
         with self.run.beginning.rewound(), quiet.held_back():  # until all goes that the run has made
-            return self._under_magic(attempt, plain)
+            examined = self._under_magic(attempt, plain)
+            self.run.beginning.left.append(examined)
+            return examined
 
-    def look_for_garbage(self) -> bool:
-        """Let go of what runs have left that acts when it goes, unseen; whether there may be such."""
-        if self.run.beginning is None or not self.run.beginning.can_be_left:
-            return False
-        with self.run.beginning.rewound(), quiet.held_back():
-            gc.collect()
-        return True
+    def let_go(self) -> bool:
+        """End unseen what runs have left that acts when it goes; whether there may be such."""
+        return self.run.beginning is not None and self.run.beginning.let_go()
 
     def _under_magic(self, attempt: Attempt, plain: Collection[str]) -> Examined:
         if self._uses_up(attempt) and self.run.beginning is not None and self.run.beginning.holds_arrays:

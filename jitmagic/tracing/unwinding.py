@@ -7,7 +7,7 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from jitmagic.source.tree import looks_for_garbage
 
@@ -39,10 +39,54 @@ def _runs_in(frame: types.FrameType, outer: types.FrameType) -> bool:
     return frame is outer or bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
 
 
-def end_circles() -> None:
-    """What has come of late and only holds itself goes now, unless Python was told not to look for such things."""
-    if looks_for_garbage():
+_apart = False
+"""What was there before the run that goes on is out of sight of the search for garbage."""
+
+
+@contextlib.contextmanager
+def kept_apart(needed: bool) -> Iterator[None]:
+    """A run is looked through for circles alone, all of it: what it has made may look old by its end, and what the user
+    has left ends when Python finds it, not in here. Not where the user keeps things out of sight (`gc.freeze`)."""
+    global _apart
+    if not needed or _apart or gc.get_freeze_count():
+        yield
+        return
+    end_circles()  # those of the user's do then what they do
+    try:
+        _apart = True
+        gc.freeze()
+        yield
+    finally:
+        reset()
+
+
+def reset() -> None:
+    """No run of ours goes on any more."""
+    global _apart
+    if _apart:
+        _apart = False
+        gc.unfreeze()
+
+
+def end_circles(*, of_all: bool = False) -> None:
+    """What has come of late, or ever, and only holds itself goes now, unless Python was told not to look for such
+    things."""
+    if not looks_for_garbage():
+        return
+    if not (_apart or of_all):
         gc.collect(1)
+        return
+    found_nothing = 0
+    for _ in range(
+        _SEARCHES
+    ):  # what a compiled function holds goes after it, and XLA lets go as the next search ends
+        found_nothing = 0 if gc.collect() else found_nothing + 1
+        if found_nothing == 2:
+            break
+
+
+_SEARCHES = 6
+_HELD_BY_NAMES = (types.FunctionType, types.ModuleType, type)
 
 
 def forget_names(namespace: dict[str, object], known: Mapping[str, object]) -> None:
@@ -54,8 +98,11 @@ def forget_names(namespace: dict[str, object], known: Mapping[str, object]) -> N
         if type(value) is types.GeneratorType and value.gi_code.co_filename.startswith("<jitmagic "):
             with contextlib.suppress(Exception):
                 value.close()
+        in_circles = _apart and gc.is_tracked(value) and not isinstance(value, _HELD_BY_NAMES)
         del value
         if name in known:
             namespace[name] = known[name]
         else:
             del namespace[name]
+        if in_circles:  # while what their ends use has its name still
+            end_circles()

@@ -41,6 +41,8 @@ class Beginning:
         """What names in reach stood for."""
         self.compiled: list[object] = []
         """Functions of the user's own `jax.jit` in reach."""
+        self.left: list[object] = []
+        """What runs have given; with it goes what they have made and left in its middle."""
         self.add(tree)
 
     def add(self, tree: ast.Module) -> None:
@@ -94,46 +96,59 @@ class Beginning:
         """The cell's functions, or those that it calls, may be left in their middle, and do more when they go."""
         return any(ends.can_be_left(s.functions) for s in self.snapshots)
 
+    def let_go(self) -> bool:
+        """End unseen what runs have left that acts when it goes; whether there may be such."""
+        if not self.can_be_left:
+            return False
+        if self.left:
+            with deferred(), self.rewound(apart=False), quiet.held_back():
+                self.left.clear()
+                unwinding.end_circles(of_all=True)
+        return True
+
     @contextlib.contextmanager
-    def rewound(self) -> Iterator[dict[str, object]]:
-        """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
-        if self.can_be_left:  # those of the user's do then what they do
-            unwinding.end_circles()
-        now_bound = dict(self.namespace)
-        now = [s.again() for s in self.snapshots]
-        drawn_from = [VariableEntry(state, path) for path, state in adapters.default_random_states()]
-        """Unknown to these where the cell itself imports the framework."""
-        new = compat.never_called(self.compiled)
-        try:
-            with deferred():
-                for s in reversed(self.snapshots):  # what a later cell reaches may have been bound by then
-                    s.restore()
-                for name, value in self.names.items():
-                    put_item(self.namespace, name, value)  # type: ignore[arg-type]
-                for s in self.snapshots:
-                    s.stand_in()
-            with snapshot.in_force(now[-1]):
-                yield self.namespace
-        finally:
-            if self.can_be_left:
-                with quiet.held_back(apart=False):
+    def rewound(self, *, apart: bool = True) -> Iterator[dict[str, object]]:
+        """The notebook's own names as they were at the beginning; afterwards all is as it is now. `apart`: no garbage
+        from before goes meanwhile."""
+        can_be_left = self.can_be_left
+        with unwinding.kept_apart(can_be_left and apart):
+            now_bound = dict(self.namespace)
+            now = [s.again() for s in self.snapshots]
+            drawn_from = [VariableEntry(state, path) for path, state in adapters.default_random_states()]
+            """Unknown to these where the cell itself imports the framework."""
+            new = compat.never_called(self.compiled)
+            try:
+                with deferred():
+                    for s in reversed(
+                        self.snapshots
+                    ):  # what a later cell reaches may have been bound by then
+                        s.restore()
+                    for name, value in self.names.items():
+                        put_item(self.namespace, name, value)  # type: ignore[arg-type]
+                    for s in self.snapshots:
+                        s.stand_in()
+                with snapshot.in_force(now[-1]):
+                    yield self.namespace
+            finally:
+                if can_be_left:
+                    with quiet.held_back(apart=False):
+                        for s in now:
+                            s.restore()
+                        unwinding.end_circles()
+                with deferred():
+                    for jitted in new:  # the user's own first call traces it
+                        jitted.clear_cache()
                     for s in now:
                         s.restore()
-                    unwinding.end_circles()
-            with deferred():
-                for jitted in new:  # the user's own first call traces it
-                    jitted.clear_cache()
-                for s in now:
-                    s.restore()
-                for state in drawn_from:
-                    state.restore(None)
-                for s in self.snapshots:
-                    s.unshut()
-                for name in [n for n in self.namespace if n not in now_bound]:
-                    del self.namespace[name]
-                for name, value in now_bound.items():
-                    if self.namespace.get(name, MISSING) is not value:
-                        self.namespace[name] = value
+                    for state in drawn_from:
+                        state.restore(None)
+                    for s in self.snapshots:
+                        s.unshut()
+                    for name in [n for n in self.namespace if n not in now_bound]:
+                        del self.namespace[name]
+                    for name, value in now_bound.items():
+                        if self.namespace.get(name, MISSING) is not value:
+                            self.namespace[name] = value
 
 
 def bound_anywhere(tree: ast.Module) -> set[str]:

@@ -594,6 +594,7 @@ def reset() -> None:
     """At the boundary of a cell: nothing of ours is in force any more, whatever an interrupt has cut short."""
     budget.cancel()
     end_pauses()
+    unwinding.reset()
     if _streams.users or _streams.holders or STATE.plain or patches.any_left() or shut.any_shut():
         with deferred():
             _streams.reset()
@@ -609,25 +610,24 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
     Raises Refused where what a run takes could not be put back: from a generator, a reader, a pipe.
     """
     can_be_left = ends.can_be_left(reach.functions)
-    if can_be_left:  # those of the user's do then what they do
-        unwinding.end_circles()
-    before = snapshot.take(reach)
-    if lost := drains(before, traced=traced):
-        raise Refused(lost)
-    with snapshot.in_force(before):
-        try:
-            before.stand_in()
-            yield before
-        except Exception as exc:
-            if wrote := writes_into_shut(exc):
-                raise wrote from exc
-            raise
-        finally:
-            if can_be_left:  # what goes as its holder is put back is the last that the run does
-                with held_back(apart=False):
-                    before.restore()
-                    unwinding.end_circles()
-            before.restore()
+    with unwinding.kept_apart(can_be_left):
+        before = snapshot.take(reach)
+        if lost := drains(before, traced=traced):
+            raise Refused(lost)
+        with snapshot.in_force(before):
+            try:
+                before.stand_in()
+                yield before
+            except Exception as exc:
+                if wrote := writes_into_shut(exc):
+                    raise wrote from exc
+                raise
+            finally:
+                if can_be_left:  # what goes as its holder is put back is the last that the run does
+                    with held_back(apart=False):
+                        before.restore()
+                        unwinding.end_circles()
+                before.restore()
 
 
 def let_go(error: Exception, reach: Any) -> None:

@@ -86,8 +86,8 @@ class Reruns(Protocol):
     def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
         """As the user would run it, but that some functions stay plain. Raises OutOfTime."""
 
-    def look_for_garbage(self) -> bool:
-        """Let go of what runs have left that acts when it goes; whether there may be such."""
+    def let_go(self) -> bool:
+        """End unseen what runs have left that acts when it goes; whether there may be such."""
 
     def given(self) -> Iterator[object]:
         """Objects from before that the calls are given."""
@@ -125,6 +125,13 @@ class Verifier:
     _plain: Ran | None = None
     _before: Examined | None = None
     _known: dict[tuple[Attempt, frozenset[str]], Examined] = field(default_factory=dict)
+
+    def let_go(self) -> bool:
+        """Forget what runs have given, and end unseen what they have left that acts when it goes; whether there may be
+        such."""
+        self._known.clear()
+        self._before = None
+        return self.reruns.let_go()
 
     def plain(self) -> Ran:
         """The cell without jit."""

@@ -40,14 +40,6 @@ FAILS = {
 }
 
 
-@pytest.fixture
-def failed_before(notebook: Notebook):
-    """What the first checks of a process make may live on until Python looks for garbage: that is not mended."""
-    notebook.ok(f"import jax.numpy as jnp{GENERATOR}")
-    notebook.ok(f"{CHECK}def f(x):\n    g = gen(); v = next(g)\n    return float(x.sum())\nf(jnp.ones(3))")
-
-
-@pytest.mark.usefixtures("failed_before")
 @pytest.mark.parametrize(
     ("holds", "fails", "magic"),
     [
@@ -104,7 +96,6 @@ KEPT = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("failed_before")
 @pytest.mark.parametrize(
     ("traces", "magic"), [(True, CHECK), (False, "%%jitcheck\n")], ids=["traces, quiet", "fails, with trials"]
 )
