@@ -76,16 +76,15 @@ def end_circles(*, of_all: bool = False) -> None:
     if not (_apart or of_all):
         gc.collect(1)
         return
-    found_nothing = 0
-    for _ in range(
-        _SEARCHES
-    ):  # what a compiled function holds goes after it, and XLA lets go as the next search ends
-        found_nothing = 0 if gc.collect() else found_nothing + 1
-        if found_nothing == 2:
+    in_a_row = 0
+    for _ in range(_SEARCHES):
+        in_a_row = 0 if gc.collect() else in_a_row + 1
+        if in_a_row == _IN_VAIN:
             break
 
 
-_SEARCHES = 6
+_SEARCHES, _IN_VAIN = 6, 2
+"""What a compiled function holds goes only after it, and XLA lets go as the next search ends."""
 _HELD_BY_NAMES = (types.FunctionType, types.ModuleType, type)
 
 
