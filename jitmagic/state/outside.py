@@ -330,6 +330,9 @@ def process() -> list[Entry]:
     jax = sys.modules.get("jax")
     if jax is not None:
         found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
+        from jitmagic.tracing import compat
+
+        found.append(setting("jax.config", compat.settings_of_thread, compat.put_settings_of_thread))
     special: Any = sys.modules.get("scipy.special")
     if hasattr(special, "seterr"):
         found.append(setting("scipy.special.geterr()", special.geterr, lambda old: special.seterr(**old)))

@@ -211,7 +211,11 @@ class Snapshot:
             value = value.__self__
         if values.module_of(type(value)) == _WATCHED:  # the attributes are those of what it stands for
             value = value.plain_function
-        if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
+        if _is_atom(value) or id(value) in self._known:
+            return
+        if id(value) in self._seen:
+            if _stands_in(value):
+                self._is_special(place, value, depth)
             return
         if is_a(value, type):
             return self._class(value)
@@ -269,6 +273,8 @@ class Snapshot:
             self._entries.append(VariableEntry(value, path))
         elif (entry := outside.entry_of(value, path, origin)) is not None:
             self._entries.append(entry)
+            if outside.is_in_memory(value) and self._may_close:
+                self._lose(path, "a buffer that may be closed", value)
             if outside.is_locked(value):
                 self._lose(path, "a lock that is taken", value)
             below = entry.old.values() if isinstance(entry, Keyed) else outside.held(value)
@@ -287,14 +293,13 @@ class Snapshot:
             self._entries.append(Keyed(value, path, "attribute", "attribute"))  # `step.calls += 1`
             return False
         elif is_a(value, functools._lru_cache_wrapper):
-            if _is_rebindable(place, value):
-                self._entries.append(Cache(value, place))
-            else:
-                self._lose(path, MEMORY, value)
+            self._memory(place, value)
         elif what := outside.lost(type(value)):
             self._lose(path, what, value)
         elif is_a(value, _HOLDERS):
             target = values.referents(value)
+            if is_a(value, memoryview) and self._may_close:
+                self._lose(path, "a view that may be released", value)
             if is_a(value, weakref.ref | memoryview):
                 with contextlib.suppress(ValueError):  # released
                     target = [value() if is_a(value, weakref.ref) else value.obj]
@@ -358,6 +363,21 @@ class Snapshot:
         if entry.old is None or not self._reads(place, outside.READING):
             self._lose(place.path, "a file that is more than read, or a stream", file)
 
+    @functools.cached_property
+    def _may_close(self) -> bool:
+        """The functions close something, which nothing opens again."""
+        codes = [code for fn in self.functions for code in values.codes_in(fn.__code__)]
+        return any(
+            not _CLOSING.isdisjoint((*code.co_names, *(i.opname for i in dis.get_instructions(code))))
+            for code in codes
+        )
+
+    def _memory(self, place: Place, cached: Any) -> None:
+        if _is_rebindable(place, cached):
+            self._entries.append(Cache(cached, place))
+        else:
+            self._lose(place.path, MEMORY, cached)
+
     def _structure(self, value: Any, place: Place, depth: int) -> None:
         path = place.path
         if is_a(value, dict | list | set | collections.deque) and raw.length(value) > LONGEST:
@@ -375,7 +395,7 @@ class Snapshot:
         for (kind, key, child), _ in zip(_children(value), range(room), strict=False):
             if is_a(child, _BOUND):  # `subscribers = [log.append]`
                 child = child.__self__  # type: ignore[attr-defined]
-            if not _is_atom(child) and id(child) not in self._seen:
+            if not _is_atom(child) and (id(child) not in self._seen or _stands_in(child)):
                 named = kind == "item" or not user or self.reach.any_attribute or key in self.reach.attributes
                 (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
         if _is_more_than(value, room):  # whoever is said to read it may change what is in it
@@ -383,8 +403,12 @@ class Snapshot:
         if is_a(value, dict | set | frozenset):
             self._follow(itertools.islice(_members(value), room), place, below - 1)
         if is_a(value, types.MethodType | functools.partial):
-            held = value.__self__ if is_a(value, types.MethodType) else value.func
-            self._follow([held], place, below - 1)
+            held = [value.__self__] if is_a(value, types.MethodType) else [value.func]
+            if is_a(value, types.MethodType) and not is_a(
+                value.__func__, Function
+            ):  # `net.load` with a memory
+                held.append(value.__func__)
+            self._follow(held, place, below - 1)
 
     def stand_in(self) -> None:
         """Give the run that comes iterators and memories of its own: the user's stay untouched."""
@@ -694,6 +718,9 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
     yield from found.values()
 
 
+_CLOSING = frozenset("close detach release __exit__ BEFORE_WITH LOAD_SPECIAL".split())
+"""Names of what closes, and instructions of a `with`, which may."""
+
 _ANY_MODULE = frozenset(("modules", "import_module"))
 """Names with which a function reaches modules that it does not name: `sys.modules[name]`."""
 
@@ -708,6 +735,8 @@ def _imported(code: types.CodeType) -> set[str]:
 def _is_data(value: object) -> bool:
     if is_a(value, functools._lru_cache_wrapper) or (is_a(value, type) and values.is_user_class(value)):
         return True
+    if is_a(value, staticmethod | classmethod | functools.partialmethod | property):
+        return any(is_a(part, functools._lru_cache_wrapper) for part in values.referents(value))
     cls = type(value)
     return not callable(value) and (not hasattr(cls, "__get__") or values.is_user_class(cls))
 
@@ -720,6 +749,7 @@ _HOLDERS = (
     slice,
     staticmethod,
     classmethod,
+    functools.partialmethod,
     property,
 )
 """What holds other things, and has no path to them."""
@@ -824,6 +854,11 @@ def _is_lasting(cls: type) -> bool:
         hashed = cls.__hash__ not in (None, object.__hash__)
         _lasting[cls] = hashed or _root(cls) in _LASTING
     return _lasting[cls]
+
+
+def _stands_in(value: object) -> bool:
+    """A run of ours gets one of its own, and has to find that wherever it looks."""
+    return is_a(value, functools._lru_cache_wrapper) or iterators.is_iterator(value)
 
 
 def _is_rebindable(place: Place, value: object) -> bool:

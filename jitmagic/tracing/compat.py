@@ -284,6 +284,35 @@ def _apart() -> Iterator[None]:
 patches.around_runs.append(_apart)
 
 
+def settings_of_thread() -> list[tuple[Any, object]]:
+    """What `with jax.enable_x64(True)` and its like set for this thread alone, each setting with its value.
+
+    Private: the objects behind the public contexts, without which what such a context has set in a run of ours, and not
+    put back, stays."""
+    config = sys.modules.get("jax._src.config")
+    every = {id(v): v for v in vars(config).values() if hasattr(type(v), "set_local")} if config else {}
+    every |= {
+        id(v): v for v in getattr(config, "config_states", {}).values() if hasattr(type(v), "set_local")
+    }
+    ours = [getattr(config, name, None) for name in _OURS]
+    return [(v, v.get_local()) for v in every.values() if v not in ours]
+
+
+_OURS = ("traceback_filtering", "hlo_source_file_canonicalization_regex")
+
+
+def put_settings_of_thread(old: list[tuple[Any, object]]) -> None:
+    """The way back. Private: as there; what jax does where such a setting changes is done, too."""
+    for setting, value in old:
+        if setting.get_local() is value:
+            continue
+        setting.set_local(value)
+        follow = getattr(setting, "_update_thread_local_hook", None)
+        if follow is not None:
+            unset = getattr(getattr(sys.modules["jax._src.config"], "config_ext", None), "unset", None)
+            follow(None if value is unset else value)
+
+
 def _is_ours(fn: object) -> bool:
     return type(fn).__module__.startswith("jitmagic.")
 

@@ -1,0 +1,87 @@
+"""What nothing opens or sets back again: no run of ours closes a buffer of the user's, nor leaves a setting of jax."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Notebook
+
+READS = {
+    "a buffer, closed": (
+        "bufs = [io.StringIO('a') for _ in range(3)]",
+        "b = bufs.pop(); v = b.read(); b.close()",
+        "[b.closed for b in bufs]",
+    ),
+    "a buffer, with": (
+        "bufs = [io.BytesIO(b'a') for _ in range(3)]",
+        "with bufs.pop() as b: v = b.read()",
+        "[b.closed for b in bufs]",
+    ),
+    "a view": (
+        "views = [memoryview(bytearray(b'abcd'))[i:] for i in range(4)]",
+        "with views.pop() as m: v = len(m)",
+        "[bytes(m) for m in views]",
+    ),
+    "what an exit closes": (
+        "buf, st = io.StringIO(), contextlib.ExitStack(); st.callback(buf.close)",
+        "buf.write('x'); v = buf.getvalue(); st.close()",
+        "(v, buf.closed)",
+    ),
+}
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["fails", "traces"])
+@pytest.mark.parametrize("what", READS)
+def test_buffers(notebook: Notebook, what, fails):
+    begin, uses, shown = READS[what]
+    cell = (
+        f"import contextlib, io, jax.numpy as jnp\n{begin}\ndef f(x):\n    global v\n    {uses}\n"
+        f"    return {'float(x.sum())' if fails else 'x + 1'}\ny = f(jnp.ones(3))"
+    )
+    notebook.ok(cell)
+    plain = eval(shown, notebook.ns)
+    notebook.ok("%%jitcheck\n" + cell)
+    notebook.report()
+    assert eval(shown, notebook.ns) == plain
+
+
+SETTINGS = {
+    "x64": "jax.enable_x64(True)",
+    "no jit": "jax.disable_jit()",
+    "NaN": "jax.debug_nans(True)",
+    "promotion": "jax.numpy_rank_promotion('raise')",
+    "precision": "jax.default_matmul_precision('float32')",
+    "keys": "jax.default_prng_impl('rbg')",
+}
+ASKED = (
+    "jax_enable_x64 jax_disable_jit jax_debug_nans jax_numpy_rank_promotion jax_default_matmul_precision "
+    "jax_default_prng_impl"
+).split()
+LEFT = {
+    "set and put back around what fails": (
+        "c = {}; c.__enter__()\n    s = float(x.sum())\n    c.__exit__(None, None, None)\n    return s",
+        "",
+    ),
+    "kept open": ("st.enter_context({}); return x * 2", "st.close()"),
+    "begun in one function": ("begin({}); s = float(x.sum()); end(); return s", ""),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("what", SETTINGS)
+def test_settings_of_jax(notebook: Notebook, what, left):
+    setting = SETTINGS[what]
+    if what == "x64":
+        setting = "(jax.enable_x64 if hasattr(jax, 'enable_x64') else jax.experimental.enable_x64)(True)"
+    body, end = LEFT[left]
+    cell = (
+        "import contextlib, jax, jax.experimental, jax.numpy as jnp\nst, opened = contextlib.ExitStack(), []\n"
+        "def begin(c): opened.append(c); c.__enter__()\ndef end(): opened.pop().__exit__(None, None, None)\n"
+        f"def f(x):\n    {body.format(setting)}\ny = f(jnp.ones(2)); {end}"
+    )
+    now = f"[getattr(jax.config, name) for name in {ASKED}] + [str(jnp.arange(2.).dtype)]"
+    notebook.ok("import jax, jax.numpy as jnp")
+    before = eval(now, notebook.ns)
+    notebook.ok("%%jitcheck\n" + cell)
+    notebook.report()
+    assert eval(now, notebook.ns) == before
