@@ -73,7 +73,10 @@ def raw_attributes(value: object) -> dict[str, Any]:
     return found
 
 
-_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, object], ...]] = weakref.WeakKeyDictionary()
+_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, weakref.ref[type]], ...]] = (
+    weakref.WeakKeyDictionary()
+)
+"""The slots of a class by name, with the class that has each: what stands for a slot keeps its class alive."""
 
 
 def slots(cls: type) -> tuple[tuple[str, Any], ...]:
@@ -81,14 +84,15 @@ def slots(cls: type) -> tuple[tuple[str, Any], ...]:
     found = _slot_table.get(cls)
     if found is None:
         members = {
-            name: member
+            name: weakref.ref(base)
             for base in reversed(mro(cls))
             if "__slots__" in class_dict(base)
             for name, member in class_dict(base).items()
             if is_a(member, types.MemberDescriptorType)
         }
         found = _slot_table[cls] = tuple(members.items())
-    return found
+    known = ((name, class_dict(base).get(name)) for name, held in found if (base := held()) is not None)
+    return tuple((name, member) for name, member in known if is_a(member, types.MemberDescriptorType))
 
 
 CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)

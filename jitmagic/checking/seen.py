@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.evidence import root
 from jitmagic.state.frozen import Frozen
-from jitmagic.state.values import is_a
+from jitmagic.state.values import is_a, is_user_class
 from jitmagic.tracing.minimal_static import StaticSearch
 
 
@@ -56,10 +55,12 @@ _KEPT = (FunctionType, BuiltinFunctionType, ModuleType, type)
 
 
 def _weak(value: object) -> object:
-    if not is_a(value, _KEPT):
-        with contextlib.suppress(TypeError):
-            return _Weak(value)
-    return value
+    if is_a(value, _KEPT):
+        return value
+    try:
+        return _Weak(value)
+    except TypeError:  # numbers and texts may live on, an object of the user's with slots may not
+        return _GONE if is_user_class(type(value)) else value
 
 
 def _alive(value: object) -> object:

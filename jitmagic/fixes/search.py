@@ -410,8 +410,11 @@ class Search:
             kind.__init__ = noting  # type: ignore[misc]
             return kind
 
-        self.verifier.reruns.observe(cell, {"__made__": note})
-        return _attributes(found)
+        try:
+            self.verifier.reruns.observe(cell, {"__made__": note})
+            return _attributes(found)
+        finally:
+            found.clear()  # the class knows the way here, for as long as it is remembered anywhere
 
 
 def _lasting(steps: tuple[Change, ...], original: str, cell: str) -> tuple[Change, ...]:
