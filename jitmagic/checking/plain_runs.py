@@ -27,7 +27,7 @@ from jitmagic.rules.base import root
 from jitmagic.state import snapshot
 from jitmagic.state.definition import function_facts
 from jitmagic.state.entries import sample
-from jitmagic.state.values import is_jax_array
+from jitmagic.state.values import is_a, is_jax_array
 from jitmagic.tracing import compat, trees
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
 from jitmagic.tracing.leaves import bound_arguments, ref_paths
@@ -222,18 +222,21 @@ def note_argument_writes(
     if not changes:
         return
     parameters = list(function_facts(subject.fn, subject.name).parameters)
+    given = bound_arguments(subject.fn, args, kwargs)
+    in_place = {name for name, _, value in given if is_a(value, np.ndarray)}
+    """NumPy's arrays: the compiled function gets a copy of each, whether it is a result or not."""
     if subject.receiver(args) is not None and not _is_taken_apart(subject, args[0]):
         parameters = parameters[1:]
     compiled = subject.settings.compile
     if compiled or subject.jitted_by_user or subject.framework:
-        given = bound_arguments(subject.fn, args, kwargs)
-        returned = {name for name, _, value in given if _is_returned(value, out)}
+        returned = {name for name, _, value in given if _is_returned(value, out)} - in_place
         parameters = [name for name in parameters if name not in returned]
     refs = ref_paths(subject.fn, args, kwargs)
     for write in subject.users_own(changes, subject.reach(args, kwargs)):
         if subject.framework in CARRIES_VARIABLES and write.after[:1] not in _NUMBERS:
             continue
         bound = write.path in parameters and write.action not in ("added", "removed")
+        bound = bound and write.path not in in_place
         told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
         if told and (write.origin == "attribute" or out is not None or not compiled):
             subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))

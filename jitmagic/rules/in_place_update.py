@@ -26,10 +26,10 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     source = parse(evidence.function)
     if source is not None and not evidence.problems:
         yield from _discarded(evidence, source)
-        yield from _not_returned(evidence, source)
+        lost = [*_not_returned(evidence, source)]
+        yield from lost
         yield from _for_the_caller(evidence, source)
-        if any(d.reason == "values" and not d.compiler for d in evidence.differences):
-            yield from _through_another_name(evidence, source)
+        yield from () if lost else _in_memory(evidence, source)
 
 
 def _assignment(evidence: Evidence, problem: Problem) -> Finding:
@@ -143,43 +143,67 @@ def _for_the_caller(evidence: Evidence, source: ParsedText) -> Iterator[Finding]
             )
 
 
-def _through_another_name(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
-    """What NumPy does in place and jax does not, where the results differ: `x.sort()`, and `row += 1` of a view."""
-    node = source.own()
+def _in_memory(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
+    """What NumPy does in place with an argument, or with a view of one, and jax does not: `x.sort()`, `x += 1`,
+    `for row in x: row -= 1`. Where a run has shown it, of the argument itself, state-write tells."""
+    node, function = source.own(), evidence.function.name
+    differs = any(d.reason == "values" and not d.compiler for d in evidence.differences)
+    if evidence.jitted_by_user and not differs:
+        return
     arrays = {x.path: x.path for c in evidence.calls for x in c.leaves if x.kind == "numpy" and x.shape}
+    told = {root(w.path) for w in evidence.writes if w.origin == "argument"}
     for statement in sorted(nodes_of(node), key=lambda n: getattr(n, "lineno", 0)):
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            whole = arrays.get(_looked_at(statement.value))
+        for bound, value in _bindings(statement):
+            whole = arrays.get(_looked_at(value))
             if whole is not None:
-                arrays[statement.targets[0].id] = whole
+                arrays[bound] = whole
+            else:
+                arrays.pop(bound, None)
         name, how = _changed(statement)
-        if name not in arrays or (how != "sort" and not _read_after(node, statement, arrays, name)):
+        if name not in arrays or arrays[name] in told:
             continue
         whole, text = arrays[name], ast.unparse(statement)
         does = (
             "gives a sorted copy, which is thrown away" if how == "sort" else f"binds a new array to `{name}`"
         )
-        stays = f": {quoted(whole)} stays as it was" if how == "sort" or name != whole else ""
-        bind = f"{name} = jnp.sort({name})" if how == "sort" else f"{whole} = {whole}.at[...].set(...)"
+        help = f"bind what is new: `{whole} = {whole}.at[...].set(...)`"
+        if how == "sort":
+            help = f"bind what is new: `{name} = jnp.sort({name})`"
+        elif name == whole:
+            help = f"return the new `{name}` and bind it where `{function}` is called, or begin with a copy"
         yield RULE.finding(
             evidence,
             f"{quoted(text)} changes NumPy's array in place, but {does} while jax traces "
-            f"`{evidence.function.name}`{stays}",
+            f"`{function}`: {quoted(whole)} stays as it was",
             where=source.where(statement),
             culprits=list(dict.fromkeys((name, whole))),
             severity="warning",
-            help=f"bind what is new: `{bind}`",
+            help=help,
         )
         return
 
 
-def _read_after(node: ast.AST, statement: ast.AST, arrays: dict[str, str], name: str) -> bool:
-    """Whether the memory is read by another name further down."""
-    return any(
-        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.lineno > statement.lineno  # type: ignore[attr-defined]
-        and n.id != name and arrays.get(n.id) == arrays[name]
-        for n in nodes_of(node)
-    )  # fmt: skip
+def _bindings(statement: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Names that a statement binds, each with what it then stands for, or for a part of which."""
+    if isinstance(statement, ast.Assign):
+        pairs = [(t, statement.value) for t in statement.targets]
+    elif isinstance(statement, ast.For):
+        pairs = [*_in_turn(statement.target, statement.iter)]
+    else:
+        return
+    for target, value in pairs:
+        if isinstance(target, ast.Name):
+            yield target.id, value
+
+
+def _in_turn(target: ast.expr, over: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """`row` of `x` in `for row in x`, `for i, row in enumerate(x)`, `for row, w in zip(x, ws)`."""
+    called = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
+    if called in ("enumerate", "zip") and isinstance(target, ast.Tuple):
+        parts = [ast.Constant(0), *over.args[:1]] if called == "enumerate" else over.args  # type: ignore[attr-defined]
+        yield from zip(target.elts, parts, strict=False)
+    else:
+        yield target, over
 
 
 def _looked_at(node: ast.expr) -> str:

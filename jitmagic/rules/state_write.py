@@ -119,7 +119,9 @@ def _argument(evidence: Evidence, name: str, writes: list[Write]) -> Finding:
     """What the caller handed in and gets back changed, in a run without jit."""
     function, paths = evidence.function.name, list(dict.fromkeys(w.path for w in writes))
     belongs = agree(paths, "belongs", "belong")
-    help = f"work on a copy (`{name} = dict({name})`, `copy.copy({name})`), or return the new `{name}` and bind it "
+    arrays = {x.path for c in evidence.calls for x in c.leaves if x.kind == "numpy"}
+    copy = f"`{name} = {name}.copy()`" if name in arrays else f"`{name} = dict({name})`, `copy.copy({name})`"
+    help = f"work on a copy ({copy}), or return the new `{name}` and bind it "
     if name == "self":
         help = f"return the new value of {quoted(paths[0])} beside the result, and store it "
     return RULE.finding(

@@ -88,8 +88,13 @@ def dynamic_attributes(spot: Spot) -> Iterator[Change]:
 
 
 def _declared(spot: Spot, *lists: Sequence[str]) -> Iterator[Change]:
-    """Each list, modules left out, with what is dynamic without a declaration, which a declaration has to name too."""
-    lists = tuple([p for p in x if spot.modules.full(p) not in sys.modules] for x in lists)
+    """Each list, but for modules and for arrays that are passed, with what is dynamic without a declaration, which a
+    declaration has to name too."""
+    passed = {w.path for w in spot.evidence.writes if w.origin == "argument"}
+    passed &= {*spot.evidence.function.parameters}
+    lists = tuple(
+        [p for p in x if p not in passed and spot.modules.full(p) not in sys.modules] for x in lists
+    )
     own = [v.path for v in spot.evidence.variables if v.role == "dynamic" and not v.path.startswith("<")]
     kept = [] if spot.declared_dyn else own
     for paths in dict.fromkeys(tuple(dict.fromkeys((*kept, *x))) for x in lists if x):
