@@ -272,8 +272,8 @@ class Difference:
     """The compiled call's result beside that of the plain one."""
 
     leaf: str
-    reason: Literal["values", "shape", "dtype", "structure", "type", "NaN", "raises"]
-    """raises: the plain call raises `eager`, and the compiled one goes on."""
+    reason: Literal["values", "shape", "dtype", "structure", "type", "NaN", "raises", "order"]
+    """raises: the plain call raises `eager`, and the compiled one goes on. order: of the keys of a dict."""
     worst: float = 0.0
     allowed: float = 0.0
     eager: str = ""

@@ -26,6 +26,8 @@ class Eager:
     value: object
     seconds: float | None
     error: Exception | None
+    keys: object = None
+    """The containers of the value as the run gave them."""
 
 
 def compare_results(
@@ -57,7 +59,7 @@ def compare_results(
         if not found and any(d.worst > FAR * d.allowed for d in first):
             if _cut_on_the_way_in(subject, call) or _digits_cut(jaxpr, inputs):
                 found = first
-    subject.seen.differences = list(found)
+    subject.seen.differences = list(found or compare.orders(eager.keys, out))
 
 
 def _where_plain_raises(error: Exception, out: object) -> list[Difference]:

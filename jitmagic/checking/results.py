@@ -18,6 +18,7 @@ from jitmagic.checking.seen import KeptCall
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Variable
 from jitmagic.measure import (
+    compare,
     cost,
     folding,
     hlo,
@@ -106,9 +107,11 @@ class PlainRun:
         subject, (args, kwargs) = self.subject, self.began.given
         start, counts = time.perf_counter(), stages.Counts()
         waited = subject.settings.compare_budget == subject.settings.budget
+        keys: object = None
 
         def look(before: object, out: object) -> None:
-            nonlocal start
+            nonlocal start, keys
+            keys = compare.keys_of(out)
             looked = time.perf_counter()
             subject.guarded(plain_runs.look_at_changes, subject, before, args, kwargs, out)
             start += time.perf_counter() - looked
@@ -134,7 +137,7 @@ class PlainRun:
             subject.seen.note(quiet.not_run(exc, "nothing was compared"))
             return Eager(None, None, exc)
         # Where operations were compiled, each by itself, its time says nothing of a later one.
-        return Eager(value, None if counts.events else time.perf_counter() - start, None)
+        return Eager(value, None if counts.events else time.perf_counter() - start, None, keys)
 
 
 def once_only(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> quiet.Obstacle | None:

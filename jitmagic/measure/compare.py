@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +63,33 @@ def compare(
     if reference is not None and any(d.reason in ("values", "NaN") for d in found.values()):
         found = _judge(found, pairs, reference, terms)
     return tuple(found[i] for i in sorted(found))
+
+
+def orders(eager: object, jit: object, path: str = "result") -> tuple[Difference, ...]:
+    """The first dict whose keys come in another order: jax takes dicts apart, and puts them together sorted."""
+    if type(eager) is not type(jit) or type(eager) not in (dict, list, tuple):
+        return ()
+    if isinstance(eager, dict) and isinstance(jit, dict):
+        if eager.keys() != jit.keys():
+            return ()
+        if [*eager] != [*jit]:
+            return (Difference(path, "order", eager=_listed(eager), jit=_listed(jit)),)
+        below = [(v, jit[k], f"{path}[{k!r}]") for k, v in eager.items()]
+    else:
+        below = [(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(eager, jit, strict=False))]  # type: ignore[call-overload]
+    return next(filter(None, (orders(*one) for one in below)), ())
+
+
+def keys_of(value: Any) -> object:
+    """The dicts, lists and tuples of a result as they are, with nothing in them: `jax.tree.map` sorts the keys."""
+    if type(value) is dict:
+        return {k: keys_of(v) for k, v in value.items()}
+    return type(value)([keys_of(v) for v in value]) if type(value) in (list, tuple) else None
+
+
+def _listed(keys: Iterable[object]) -> str:
+    shown = [repr(k) for k in itertools.islice(keys, 5)]
+    return ", ".join(shown[:4]) + ", ..." * (len(shown) > 4)
 
 
 def _without_functions(value: object) -> object:

@@ -14,13 +14,24 @@ from jitmagic.source.tree import walk
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
-    """At most one error, at the test of a type where there is one; differences of type alone are a note."""
+    """At most one error, at the test of a type where there is one; differences of type or of order alone are a
+    note."""
     wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure", "raises")]
     if takes_another_branch(evidence):
         wrong = wrong or [d for d in evidence.differences if d.reason == "NaN"]
     other = [d for d in evidence.differences if d.reason in ("dtype", "type")]
+    order = [d for d in evidence.differences if d.reason == "order"]
     if wrong:
         yield _finding(evidence, wrong[0])
+    elif order:
+        yield RULE.finding(
+            evidence,
+            f"the compiled `{evidence.function.name}` returns a dict with its keys in order ({order[0].jit}), where it "
+            f"returns them as they were put in without jit ({order[0].eager}): what goes through it in turn meets them "
+            "so",
+            where=None,
+            severity="note",
+        )
     elif other:
         first = other[0]
         yield RULE.finding(

@@ -62,3 +62,25 @@ def test_what_is_fine(notebook: Notebook, how):
     function, given = FINE[how]
     notebook.ok(f"{HEAD}{function}\ny = f({given})")
     assert not [f for f in notebook.report().findings if f.severity in ("error", "warning")]
+
+
+ORDERS = {
+    "a dict": ("{'w': x, 'b': x + 1}", "'w', 'b'"),
+    "in a tuple": ("(x, {'w': x, 'b': x})", "'w', 'b'"),
+    "in a dict": ("{'a': {'w': x, 'b': x}}", "'w', 'b'"),
+}
+
+
+@pytest.mark.parametrize("what", ORDERS)
+def test_keys_that_come_back_sorted(notebook: Notebook, what):
+    result, order = ORDERS[what]
+    notebook.ok(f"{HEAD}def f(x): return {result}\ny = f(jnp.ones(2))")
+    (finding,) = notebook.report().findings
+    assert (finding.kind, finding.severity) == ("jit-differs-from-eager", "note")
+    assert order in finding.message
+
+
+@pytest.mark.parametrize("result", ["{'b': x, 'w': x}", "[x, {'b': x}]", "collections.OrderedDict(w=x, b=x)"])
+def test_keys_that_keep_their_order(notebook: Notebook, result):
+    notebook.ok(f"{HEAD}import collections\ndef f(x): return {result}\ny = f(jnp.ones(2))")
+    assert not notebook.report().findings
