@@ -145,7 +145,7 @@ def _for_the_caller(evidence: Evidence, source: ParsedText) -> Iterator[Finding]
 
 def _in_memory(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     """What NumPy does in place with an argument, or with a view of one, and jax does not: `x.sort()`, `x += 1`,
-    `for row in x: row -= 1`. Where a run has shown it, of the argument itself, state-write tells."""
+    `for row in x: row -= 1`. Where a run has shown `x += 1`, state-write tells."""
     node, function = source.own(), evidence.function.name
     differs = any(d.reason == "values" and not d.compiler for d in evidence.differences)
     if evidence.jitted_by_user and not differs:
@@ -160,7 +160,7 @@ def _in_memory(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
             else:
                 arrays.pop(bound, None)
         name, how = _changed(statement)
-        if name not in arrays or arrays[name] in told:
+        if name not in arrays or (how != "sort" and arrays[name] == name and name in told):
             continue
         whole, text = arrays[name], ast.unparse(statement)
         does = (
