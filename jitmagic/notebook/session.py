@@ -265,7 +265,8 @@ class NotebookSession(Notebook):
         if run is not None or not self.running.is_over:
             self._calls_end(result.error_in_exec)
         if not self.running.is_over:
-            _afterwards("the report", self.display.end_of_cell, error, run)
+            unused = self.last is None and not self.always and error is None  # nothing of ours runs then
+            (_aside if unused else _afterwards)("the report", self.display.end_of_cell, error, run)
         if run is not None:
             _afterwards(
                 "the report", self.earlier.keep, run, self.running.place(run.targets), self.running.report
