@@ -321,7 +321,7 @@ def process() -> list[Entry]:
         setting("np.get_printoptions()", np.get_printoptions, lambda old: np.set_printoptions(**old)),
         setting("sys.getrecursionlimit()", sys.getrecursionlimit, sys.setrecursionlimit),
         setting("gc.isenabled()", looks_for_garbage, lambda old: gc.enable() if old else gc.disable()),
-        setting("threading._counter", _threads_named, _name_threads_from),
+        setting("threading._counter", _numbers_given, _number_from),
         Sequence(sys.path, "sys.path"),
         Sequence(warnings.filters, "warnings.filters"),  # type: ignore[arg-type]
         Loggers(),
@@ -354,14 +354,21 @@ def _put_environment(old: dict[str, str]) -> None:
             os.environ[name] = value
 
 
-def _threads_named() -> str:
+def _numbered() -> list[Any]:
+    """What numbers those that have no name: threads, and pools of them."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    return [threading, *([pools.ThreadPoolExecutor] if pools is not None else [])]
+
+
+def _numbers_given() -> list[str]:
     """`count(3)` where the next thread without a name becomes `Thread-3`."""
-    return repr(getattr(getattr(threading, "_counter", None), "__self__", ""))
+    return [repr(getattr(getattr(holder, "_counter", None), "__self__", "")) for holder in _numbered()]
 
 
-def _name_threads_from(old: str) -> None:
-    if old != _threads_named() and (number := re.fullmatch(r"count\((\d+)\)", old)):
-        threading._counter = itertools.count(int(number[1])).__next__  # type: ignore[attr-defined]
+def _number_from(old: list[str]) -> None:
+    for holder, then, now in zip(_numbered(), old, _numbers_given(), strict=False):
+        if then != now and (number := re.fullmatch(r"count\((\d+)\)", then)):
+            holder._counter = itertools.count(int(number[1])).__next__
 
 
 def _directory() -> str:

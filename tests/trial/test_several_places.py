@@ -70,3 +70,18 @@ def test_iterators(notebook: Notebook, where):
     )
     plain, checked = both(notebook, cell, "(r, next(it))")
     assert checked == plain
+
+
+def test_pools_are_numbered_as_without_the_magic(notebook: Notebook):
+    notebook.ok("import concurrent.futures as cf, jax.numpy as jnp, threading\nnames = []")
+    cell = (
+        "def f(x):\n    names.append(cf.ThreadPoolExecutor(1)._thread_name_prefix)\n    return float(x.sum())\n"
+        "before = cf.ThreadPoolExecutor(1)._thread_name_prefix\ny = f(jnp.ones(2))\n"
+        "after = cf.ThreadPoolExecutor(1)._thread_name_prefix"
+    )
+    notebook.ok("%%jitcheck\n" + cell)
+    notebook.report()
+    numbers = [int(notebook.ns[n].rpartition("-")[2]) for n in ("before", "after")]
+    numbers += [int(name.rpartition("-")[2]) for name in notebook.ns["names"]]
+    first = numbers[0]
+    assert numbers == [first, first + 2, first + 1]
