@@ -28,6 +28,7 @@ from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import iterators
 from jitmagic.state.entries import MEGABYTE, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
 from jitmagic.state.values import LOCK, MISSING, REENTRANT, is_a, is_user_file, module_of, mro, own_dict
+from jitmagic.tracing import compat
 
 LARGEST = 64 * MEGABYTE
 """Bytes up to which a buffer is copied that may be written."""
@@ -330,8 +331,6 @@ def process() -> list[Entry]:
     jax = sys.modules.get("jax")
     if jax is not None:
         found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
-        from jitmagic.tracing import compat
-
         found.append(setting("jax.config", compat.settings_of_thread, compat.put_settings_of_thread))
     special: Any = sys.modules.get("scipy.special")
     if hasattr(special, "seterr"):

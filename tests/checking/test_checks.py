@@ -23,7 +23,8 @@ def test_an_older_variant_goes_on_with_the_old_value_and_says_so(notebook, head)
     notebook.ok("s = 5.0\ny = float(f(jnp.ones(4)))")
     assert notebook.ns["y"] == 20.0 and notebook.kinds("error", "warning") == []
     assert float(notebook.ok("f(jnp.ones(3))")) == 6.0
-    (found,) = [f for f in notebook.report().findings if f.severity == "error"]
+    told = ("error", "warning")  # the cell is run again to prove it, where there is time
+    (found,) = [f for f in notebook.report().findings if f.severity in told]
     assert (found.kind, found.culprits[0]) == (
         "stale-constant",
         "s",
