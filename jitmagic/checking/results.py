@@ -111,8 +111,8 @@ class PlainRun:
 
         def look(before: object, out: object) -> None:
             nonlocal start, keys
-            keys = compare.keys_of(out)
             looked = time.perf_counter()
+            keys = subject.guarded(compare.keys_of, out)
             subject.guarded(plain_runs.look_at_changes, subject, before, args, kwargs, out)
             start += time.perf_counter() - looked
 

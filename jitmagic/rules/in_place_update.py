@@ -13,7 +13,7 @@ from jitmagic.rules.parsed_text import ParsedText, only_stored, parse, stores_in
 from jitmagic.rules.words import expression, quoted
 from jitmagic.source import scope
 from jitmagic.source.edits import FunctionNode
-from jitmagic.source.tree import nodes_of, parameters_of, updated_array
+from jitmagic.source.tree import SCOPES, nodes_of, parameters_of, updated_array
 
 VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
@@ -152,7 +152,12 @@ def _in_memory(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
         return
     arrays = {x.path: x.path for c in evidence.calls for x in c.leaves if x.kind == "numpy" and x.shape}
     told = {root(w.path) for w in evidence.writes if w.origin == "argument"}
-    for statement in sorted(nodes_of(node), key=lambda n: getattr(n, "lineno", 0)):
+    inner = {id(n) for f in nodes_of(node) if isinstance(f, SCOPES) and f is not node for n in nodes_of(f)}
+    own = [n for n in nodes_of(node) if isinstance(n, ast.stmt) and id(n) not in inner]
+    for statement in sorted(own, key=lambda n: n.lineno):
+        if not isinstance(statement, ast.AugAssign):
+            for bound in {*scope.stores(statement)} - {name for name, _ in _bindings(statement)}:
+                arrays.pop(bound, None)
         for bound, value in _bindings(statement):
             whole = arrays.get(_looked_at(value))
             if whole is not None:

@@ -214,8 +214,10 @@ class Snapshot:
         if _is_atom(value) or id(value) in self._known:
             return
         if id(value) in self._seen:
-            if _stands_in(value):
-                self._is_special(place, value, depth)
+            if is_a(value, functools._lru_cache_wrapper):
+                self._memory(place, value)
+            elif _stands_in(value):
+                self._position(place, value)
             return
         if is_a(value, type):
             return self._class(value)
@@ -348,12 +350,15 @@ class Snapshot:
             self._entries.append(suspended(value, place))
             self._lose(place.path, "a generator", value)
             return
-        entry = Iterator_(value, place)
-        if entry.copy is None or not _is_rebindable(place, value):
-            self._lose(place.path, "an iterator", value)
+        self._position(place, value)
+        self._follow(values.referents(value), place, depth)
+
+    def _position(self, place: Place, iterator: Any) -> None:
+        entry = Iterator_(iterator, place)
+        if entry.copy is None or not _is_rebindable(place, iterator):
+            self._lose(place.path, "an iterator", iterator)
         else:
             self._entries.append(entry)
-        self._follow(values.referents(value), place, depth)
 
     def _file(self, file: Any, place: Place) -> None:
         if file.closed or outside.is_standard(file):

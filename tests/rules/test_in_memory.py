@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Notebook
 
-HEAD = "%%jit\nimport numpy as np, jax.numpy as jnp\n"
+HEAD = "%%jit\nimport jax, numpy as np, jax.numpy as jnp\n"
 WRONG = {
     "returned": "def f(buf, x):\n    buf += x\n    return buf",
     "read after": "def f(buf, x):\n    buf += .5 * (x - buf)\n    return jnp.where(buf > .6, 1., 0.)",
@@ -50,6 +50,12 @@ FINE = {
     "an array of jax": ("def f(x):\n    x += 1\n    return x", "jnp.zeros(3)"),
     "a copy": ("def f(x):\n    x = x.copy()\n    x += 1\n    return x", "np.zeros(3)"),
     "a new array": ("def f(x):\n    y = x * 2\n    y += 1\n    return y", "np.zeros(3)"),
+    "of an inner function": (
+        "def f(x):\n    def body(x, _):\n        x += 1\n        return x, None\n"
+        "    return jax.lax.scan(body, x * 1., None, length=3)[0]",
+        "np.zeros(3)",
+    ),
+    "bound with others": ("def f(x):\n    x, y = x * 2, 1\n    x += y\n    return x", "np.zeros(3)"),
     "bound anew in the loop": (
         "def f(x):\n    for row in x:\n        row = row * 2\n        row += 1\n    return row",
         "np.zeros((2, 3))",
