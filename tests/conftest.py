@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,8 +23,9 @@ FRAMEWORKS = ("brainpy", "brainstate", "equinox", "flax", "optax", "tensorflow_p
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests last: playwright keeps an event loop running in this thread, and cells with `await` need it."""
-    items.sort(key=lambda item: "browser" in item.path.parts)
+    """Browser tests last: playwright keeps an event loop running in this thread, and cells with `await` need it. First
+    those that look through all there is for garbage, while there is little."""
+    items.sort(key=lambda item: (item.path.stem != "test_goes_with_it", "browser" in item.path.parts))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,13 +120,11 @@ def _shell() -> InteractiveShell:
 @pytest.fixture
 def bare(_shell: InteractiveShell) -> Iterator[Notebook]:
     """A shell without the extension."""
+    gc.freeze()  # what other tests have left, and all that is imported, is not looked through with each cell
     yield Notebook(_shell)
     with contextlib.suppress(Exception):
         _shell.extension_manager.unload_extension("jitmagic")
-    started = time.monotonic()
-    _shell.reset(new_session=False)  # which looks for garbage
-    if time.monotonic() - started > 0.1:
-        gc.freeze()  # all that the test has imported is not looked through after each later one
+    _shell.reset(new_session=False)
 
 
 @pytest.fixture

@@ -416,10 +416,12 @@ class Imported(Entry):
         self.old = sys.modules.copy()
 
     def restore(self, only: Only) -> None:
-        now = {} if only else sys.modules.copy()
-        for name, module in {**now, **self.old}.items() if now else ():
-            if now.get(name) is self.old.get(name):
-                continue
+        if only:
+            return
+        now = sys.modules.copy()
+        others = [name for name, module in now.items() if self.old.get(name) is not module]
+        for name in [*others, *(self.old.keys() - now.keys())]:
+            module = self.old[name] if name in self.old else now[name]
             file = getattr(module, "__file__", None)
             if file and is_user_file(file):
                 parent, _, last = name.rpartition(".")

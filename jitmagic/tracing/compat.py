@@ -290,12 +290,18 @@ def settings_of_thread() -> list[tuple[Any, object]]:
     Private: the objects behind the public contexts, without which what such a context has set in a run of ours, and not
     put back, stays."""
     config = sys.modules.get("jax._src.config")
-    every = {id(v): v for v in vars(config).values() if hasattr(type(v), "set_local")} if config else {}
-    every |= {
-        id(v): v for v in getattr(config, "config_states", {}).values() if hasattr(type(v), "set_local")
-    }
-    ours = [getattr(config, name, None) for name in _OURS]
-    return [(v, v.get_local()) for v in every.values() if v not in ours]
+    names = vars(config) if config is not None else {}
+    return [(v, v.get_local()) for v in _of_threads(len(names), len(names.get("config_states", ())))]
+
+
+@functools.lru_cache(1)
+def _of_threads(names: int, states: int) -> list[Any]:
+    """The objects behind them, while there are as many names and states."""
+    config = sys.modules.get("jax._src.config")
+    every = [*vars(config).values(), *getattr(config, "config_states", {}).values()] if config else []
+    ours = [id(getattr(config, name, None)) for name in _OURS]
+    found = {id(v): v for v in every if hasattr(type(v), "set_local")}
+    return [v for i, v in found.items() if i not in ours]
 
 
 _OURS = ("traceback_filtering", "hlo_source_file_canonicalization_regex")

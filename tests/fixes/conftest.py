@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import itertools
 import linecache
 from collections.abc import Sequence
@@ -35,6 +36,12 @@ from jitmagic.trial.beginning import Beginning
 
 SETUP = "import functools\nimport math\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _young_garbage_only() -> None:
+    """What the cells before have left, caches of jax's above all, is not looked through with each cell."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from jitmagic.rules.base import Thresholds
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of it")
 
-HOST = "import time\nimport numpy as np\ndef host(x):\n    time.sleep(0.002)\n    return x"
+HOST = "import time\nimport numpy as np\ndef host(x):\n    time.sleep(0.01)\n    return x"
 STEP = """%%jit -q --no-time -f step
 def step(w):
     w = jax.lax.fori_loop(0, 10, lambda i, w: jnp.cos(w), w)
@@ -80,7 +80,7 @@ def told_at_once(monkeypatch):
     jax.block_until_ready(busy(w))
     if busy(w)[1].is_ready():
         pytest.skip("behind a callback this jax computes before a call returns")
-    for name, value in (("WAITED", 0.0), ("IDLE", 0.0), ("IDLE_S", 0.004)):
+    for name, value in (("WAITED", 0.0), ("IDLE", 0.0), ("IDLE_S", 0.02)):
         monkeypatch.setattr(device_wait, name, value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -38,6 +39,12 @@ FAILS = {
     "a branch": "if x.sum() > 0: return x * v\n    return x",
     "in a helper": "return x * int(jnp.sum(x) * first(gen()) + v)",
 }
+
+
+@pytest.fixture(autouse=True)
+def _all_is_looked_through(bare: Notebook) -> None:
+    """As in a notebook, where nothing is kept out of sight."""
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from jitmagic.checking import checker, corrections, left_behind, rerun, results,
 from jitmagic.measure import peak
 from jitmagic.notebook import session
 from jitmagic.silent import finite
-from jitmagic.state import bystanders
+from jitmagic.state import bystanders, region, snapshot
 from jitmagic.tracing import compat
 from jitmagic.trial import quiet
 
@@ -806,27 +806,27 @@ HELD = {
         "deep = end = {'k': 0}\nfor _ in range(2000): deep = {'k': deep}",
         "d = deep\n    while type(d['k']) is dict: d = d['k']\n    d['k'] += 1", "end['k']",
     ),
-    "one of many lists": ("grid = [[0, 0] for _ in range(21_000)]", "grid[-1][0] += 1", "grid[-1][0]"),
+    "one of many lists": ("grid = [[0, 0] for _ in range(2_100)]", "grid[-1][0] += 1", "grid[-1][0]"),
     "an item of one of many lists": (
-        "grid = [[0, 0] for _ in range(21_000)]", "row = grid[-1]\n    row[1] = 5", "grid[-1][1]"
+        "grid = [[0, 0] for _ in range(2_100)]", "row = grid[-1]\n    row[1] = 5", "grid[-1][1]"
     ),
     "one of many in a `defaultdict`": (
-        "from collections import defaultdict\nmany = defaultdict(list)\nfor i in range(21_000): many[i]",
-        "many[20_999].append(x)", "len(many[20_999])",
+        "from collections import defaultdict\nmany = defaultdict(list)\nfor i in range(2_100): many[i]",
+        "many[2_099].append(x)", "len(many[2_099])",
     ),
     "one of many in a set": (
-        "class P: n = 0\nmany = {P() for i in range(21_000)}", "for p in many: p.n += 1", "{p.n for p in many}"
+        "class P: n = 0\nmany = {P() for i in range(2_100)}", "for p in many: p.n += 1", "{p.n for p in many}"
     ),
     "one of many keys": (
-        "class P: n = 0\nmany = {P(): 1.0 for i in range(21_000)}", "for p in many: p.n += 1", "{p.n for p in many}"
+        "class P: n = 0\nmany = {P(): 1.0 for i in range(2_100)}", "for p in many: p.n += 1", "{p.n for p in many}"
     ),
     "one of many objects, by its method": (
         "class P:\n    n = 0\n    def add(self): self.n += 1\nclass Many:\n"
-        "    def __init__(self): self.kept = [P() for _ in range(21_000)]\n"
+        "    def __init__(self): self.kept = [P() for _ in range(2_100)]\n"
         "    def step(self): [p.add() for p in self.kept]\nmany = Many()", "many.step()", "{p.n for p in many.kept}",
     ),
     "one of many objects": (
-        "class P: n = 0\nmany = {i: P() for i in range(21_000)}", "for p in many.values(): p.n += 1",
+        "class P: n = 0\nmany = {i: P() for i in range(2_100)}", "for p in many.values(): p.n += 1",
         "{p.n for p in many.values()}",
     ),
     "what a tree's class counts": (
@@ -862,11 +862,24 @@ HELD = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def fewer(monkeypatch):
+    """2,000 objects are remembered instead of 20,000, where a cell makes more."""
+
+    def fewer(begin):
+        if "2_100" in begin:
+            monkeypatch.setattr(snapshot, "LIMIT", 2_000)
+            monkeypatch.setattr(region, "_LIMIT", 2_000)
+
+    return fewer
+
+
 @pytest.mark.parametrize(
     "name, magic", [*((n, "%%jitcheck -q\n") for n in HELD), *((n, "") for n in list(HELD)[::3])]
 )
-def test_what_a_function_changes_is_changed_by_the_users_own_calls_alone(notebook, magic, name):
+def test_what_a_function_changes_is_changed_by_the_users_own_calls_alone(notebook, fewer, magic, name):
     begin, body, look = HELD[name]
+    fewer(begin)
     notebook.ok("import ctypes, functools, random, scipy.special")
     if "pd." in begin:
         pytest.importorskip("pandas", reason="pandas is not installed")
@@ -960,12 +973,13 @@ def test_a_compiled_model_of_brainpy_that_a_function_calls_keeps_no_traced_value
 @pytest.mark.parametrize(
     "begin, body, name",
     [
-        ("grid = [[0, 0] for _ in range(21_000)]", "x = x + grid[-1][0]", "grid"),
-        ("grid = {i: {'a': [i]} for i in range(21_000)}", "n = len(grid[3]['a'])", "grid"),
+        ("grid = [[0, 0] for _ in range(2_100)]", "x = x + grid[-1][0]", "grid"),
+        ("grid = {i: {'a': [i]} for i in range(2_100)}", "n = len(grid[3]['a'])", "grid"),
         ("deep = {'k': 0}\nfor _ in range(1500): deep = {'k': deep}", "x = x + len(deep)", "deep['k']"),
     ],
 )
-def test_more_than_is_remembered_is_left_alone_and_told(notebook, begin, body, name):
+def test_more_than_is_remembered_is_left_alone_and_told(notebook, fewer, begin, body, name):
+    fewer(begin)
     notebook.ok(begin)
     notebook.ok(f"%%jitcheck -q\ndef f(x):\n    {body}\n    return x * 2\n_ = f(1.0)")
     [function] = notebook.report().functions
