@@ -313,17 +313,31 @@ def _plain(value: object) -> np.ndarray:
     return array if known else array.astype(np.float32)
 
 
+_BLOCK = 1 << 18
+"""Numbers that are compared at once: what that takes is a small part of a large array."""
+
+
 def _first_apart(x: np.ndarray, y: np.ndarray, dtypes: set[str]) -> tuple[int, ...] | None:
     """The first index at which two arrays of one shape differ by more than rounding."""
-    if x.dtype.kind in "biuSU" and y.dtype.kind in "biuSU":
-        wrong = x != y
-    else:
-        relative, absolute = max((_NARROW.get(d, (2e-4, 1e-5)) for d in dtypes), key=lambda t: t[0])
-        with np.errstate(all="ignore"):
-            wrong = ~np.isclose(x, y, relative, absolute, equal_nan=True)
-    if not np.any(wrong):
+    if _place_of(x) == _place_of(y):
         return None
-    return tuple(int(i) for i in np.argwhere(wrong)[0])
+    exact = x.dtype.kind in "biuSU" and y.dtype.kind in "biuSU"
+    relative, absolute = max((_NARROW.get(d, (2e-4, 1e-5)) for d in dtypes), key=lambda t: t[0])
+    one, other = x.reshape(-1), y.reshape(-1)
+    for start in range(0, x.size, _BLOCK):
+        a, b = one[start : start + _BLOCK], other[start : start + _BLOCK]
+        with np.errstate(all="ignore"):
+            wrong = a != b
+            if not exact and np.any(wrong):
+                wrong = ~np.isclose(a, b, relative, absolute, equal_nan=True)
+        if np.any(wrong):
+            return tuple(int(i) for i in np.unravel_index(start + int(np.argmax(wrong)), x.shape))
+    return None
+
+
+def _place_of(array: np.ndarray) -> tuple[object, ...]:
+    """Where its numbers are, and how they lie: equal for what is one array."""
+    return array.ctypes.data, array.shape, array.strides, array.dtype
 
 
 def _number(value: object) -> str:
