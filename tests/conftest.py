@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +21,9 @@ from jitmagic.trial import whose_run
 
 FRAMEWORKS = ("brainpy", "brainstate", "equinox", "flax", "optax", "tensorflow_probability", "spark")
 """What a cell may import that is not installed everywhere; its test is then left out."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
