@@ -59,9 +59,8 @@ def _weak(value: object) -> object:
         return value
     try:
         return _Weak(value)
-    except (
-        TypeError
-    ):  # numbers, texts and named tuples may live on, an object of the user's with slots may not
+    except TypeError:
+        # Numbers, texts and named tuples may live on, an object of the user's with slots may not.
         return _GONE if is_user_class(type(value)) and not is_a(value, tuple | int | float | str) else value
 
 

@@ -156,7 +156,7 @@ def _in_memory(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     own = [n for n in nodes_of(node) if isinstance(n, ast.stmt) and id(n) not in inner]
     for statement in sorted(own, key=lambda n: n.lineno):
         if not isinstance(statement, ast.AugAssign):
-            for bound in {*scope.stores(statement)} - {name for name, _ in _bindings(statement)}:
+            for bound in _bound_anew(statement) - {name for name, _ in _bindings(statement)}:
                 arrays.pop(bound, None)
         for bound, value in _bindings(statement):
             whole = arrays.get(_looked_at(value))
@@ -186,6 +186,14 @@ def _in_memory(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
             help=help,
         )
         return
+
+
+def _bound_anew(statement: ast.stmt) -> set[str]:
+    """Names that a statement itself binds; those in its block have their turn."""
+    if not hasattr(statement, "body") or isinstance(statement, SCOPES):
+        return {*scope.stores(statement)}
+    heads = [n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr | ast.withitem)]
+    return {name for head in heads for name in scope.stores(head)}
 
 
 def _bindings(statement: ast.AST) -> Iterator[tuple[str, ast.expr]]:

@@ -299,12 +299,17 @@ class Differences:
             y = np.where(np.isfinite(x), y, x)
         if x.shape != y.shape:
             self._gap(path, said(a), said(b), structure=True)
-        elif self.values and (at := _first_apart(x, y, {str(x.dtype), str(y.dtype)})) is not None:
+        elif self.values and (at := _first_apart(x, y, {_dtype_of(a.value), _dtype_of(b.value)})) is not None:
             index = f" at [{', '.join(map(str, at))}]" if at else ""
             self._gap(path, _number(x[at]), f"{_number(y[at])}{index}")
 
     def _gap(self, path: str, before: str, after: str, *, structure: bool = False) -> None:
         self.gaps.append(Gap(path, before, after, structure))
+
+
+def _dtype_of(value: object) -> str:
+    """The type that was computed in: NumPy has no numbers of some, and compares them as others."""
+    return str(getattr(value, "dtype", "float64"))
 
 
 def _plain(value: object) -> np.ndarray:

@@ -39,7 +39,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def _young_garbage_only() -> None:
+def _what_is_left_is_not_looked_through() -> None:
     """What the cells before have left, caches of jax's above all, is not looked through with each cell."""
     gc.freeze()
 

@@ -35,6 +35,18 @@ UNSEEN = {
         "np.zeros((1, 2))",
     ),
     "the argument itself": ("def f(x):\n    x -= x.mean()\n    return x * 2", "np.array([1., -1.])"),
+    "in blocks": (
+        "def f(x):\n    try:\n        for i in range(2):\n            if i > 0:\n                x *= 2\n                x -= 1\n"
+        "    finally:\n        pass\n    return jnp.asarray(x).mean()",
+        "np.ones(3)",
+    ),
+    "with a context": (
+        "def f(x):\n    with jax.named_scope('a') as s:\n        x *= 2\n        x /= 2\n    return jnp.asarray(x).sum()",
+        "np.ones(3)",
+    ),
+    "while something holds": (
+        "def f(x):\n    n = 0\n    while n < 2:\n        n += 1\n        x *= 1\n    return x.sum()", "np.ones(3)"
+    ),
     "a view": ("def f(x):\n    col = x[:, 0]\n    col *= 2\n    return jnp.asarray(x).sum()", "np.zeros((2, 2))"),
 }  # fmt: skip
 
@@ -53,6 +65,10 @@ FINE = {
     "of an inner function": (
         "def f(x):\n    def body(x, _):\n        x += 1\n        return x, None\n"
         "    return jax.lax.scan(body, x * 1., None, length=3)[0]",
+        "np.zeros(3)",
+    ),
+    "bound by a context": (
+        "import contextlib\ndef f(x):\n    with contextlib.nullcontext(x * 2) as x:\n        x += 1\n    return x",
         "np.zeros(3)",
     ),
     "bound with others": ("def f(x):\n    x, y = x * 2, 1\n    x += y\n    return x", "np.zeros(3)"),

@@ -11,7 +11,7 @@ import pytest
 from jitmagic.trial import picture
 
 
-@pytest.mark.parametrize("make", [np.zeros, jnp.zeros])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "complex64"])
 @pytest.mark.parametrize(
     ("shape", "at"),
     [
@@ -22,12 +22,12 @@ from jitmagic.trial import picture
         ((1 << 18,), ((1 << 18) - 1,)),
     ],
 )
-def test_the_first_place_is_named(make, shape, at):
-    x = np.asarray(make(shape))
+def test_the_first_place_is_named(dtype, shape, at):
+    x = np.zeros(shape, dtype)
     y = x.copy()
-    assert picture._first_apart(x, y, {"float32"}) is None
+    assert picture._first_apart(x, y, {dtype}) is None
     y[at] = 1
-    assert picture._first_apart(x, y, {"float32"}) == at
+    assert picture._first_apart(x, y, {dtype}) == at
 
 
 def test_nothing_is_apart_by_rounding_or_where_nothing_is_known():
@@ -48,3 +48,16 @@ def test_large_arrays_are_compared_in_parts():
         assert tracemalloc.get_traced_memory()[1] < x.nbytes / 2
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [("bfloat16", 2**-7), ("float16", 2**-9), ("float32", 2**-20)]
+)
+def test_what_counts_as_rounding_is_told_by_the_type(dtype, rounding):
+    x = jnp.ones(5, dtype)
+
+    def gaps(y):
+        return picture.Differences().nodes(picture.Painter().draw(x), picture.Painter().draw(y), "x")
+
+    assert gaps(x) == gaps(x.at[3].add(rounding)) == []
+    assert [g.path for g in gaps(x.at[3].add(0.5))] == ["x"]
