@@ -141,6 +141,18 @@ def default_random_states() -> Iterator[tuple[str, object]]:
             yield f"{name}.DEFAULT", state
 
 
+def environments() -> Iterator[tuple[str, Any]]:
+    """Where functions of imported frameworks find what they share (the time step, the mode, what `bp.share` was given),
+    by path: objects with `settings` and `functions`, and with `contexts`, the values that `with` has set on top."""
+    for path, module, name in (
+        ("brainstate.environ", "brainstate.environ", "_ENV_STATE"),
+        ("bp.share", "brainpy.math.defaults", "env"),
+    ):
+        found = getattr(sys.modules.get(module), name, None)
+        if all(hasattr(found, kept) for kept in ("settings", "functions", "contexts")):
+            yield path, found
+
+
 def default_random_state(module: object) -> object:
     """The random state that the functions of a framework's `random` module draw from, or None."""
     if not is_framework(module):

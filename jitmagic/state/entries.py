@@ -21,6 +21,8 @@ from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, contains_tracer, is_a, on_host
 
 MEGABYTE = 1 << 20
+LARGEST = 64 * MEGABYTE
+"""Bytes up to which something is copied that may be written."""
 Function = types.FunctionType
 Origin = Literal["global", "closure", "attribute", "item", "argument"]
 Action = Literal["bound", "changed", "added", "removed"]

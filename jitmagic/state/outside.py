@@ -25,15 +25,11 @@ from typing import Any
 import numpy as np
 
 from jitmagic.source.tree import looks_for_garbage
-from jitmagic.state import iterators
-from jitmagic.state.entries import MEGABYTE, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
+from jitmagic.state import adapters, iterators, tables
+from jitmagic.state.entries import LARGEST, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
 from jitmagic.state.values import LOCK, MISSING, REENTRANT, is_a, is_user_file, module_of, mro, own_dict
 from jitmagic.tracing import compat
 
-LARGEST = 64 * MEGABYTE
-"""Bytes up to which a buffer is copied that may be written."""
-MOST_CELLS = 20_000
-"""Cells of a table that are looked into."""
 _CDATA: Any = ctypes.c_int.__mro__[-2]
 READING = frozenset("read readline readlines tell seek readable writable seekable fileno isatty".split())
 """Methods of files after which they can be put back."""
@@ -189,12 +185,9 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
         )  # a cache, most often
     if is_a(value, weakref.WeakSet):
         return kept(set, _put_members)
-    if (kind := _of_pandas(value)) == "Index":
+    if (kind := tables.kind_of(value)) == "Index":
         return kept(lambda v: list(v.names), lambda v, old: setattr(v, "names", old))
-    if kind:
-        size = int(np.sum(_plain(value).memory_usage(deep=False)))
-        return kept(_copy_of_frame, _put_frame, _same_frame) if size <= LARGEST else None
-    return None
+    return tables.entry_of(value, path, origin) if kind else None
 
 
 def _put_members(weak: weakref.WeakSet[Any], old: set[Any]) -> None:
@@ -203,33 +196,14 @@ def _put_members(weak: weakref.WeakSet[Any], old: set[Any]) -> None:
     weak.update(old - set(weak))
 
 
-def _of_pandas(value: object) -> str:
-    """`DataFrame`, `Series` or `Index` for such an object, one of a class of the user's too; '' for others."""
-    if "pandas" not in sys.modules:
-        return ""
-    return next((c.__name__ for c in mro(type(value)) if _is_of_pandas(c)), "")
-
-
-def _is_of_pandas(cls: type) -> bool:
-    return cls.__name__ in ("DataFrame", "Series", "Index") and module_of(cls).partition(".")[0] == "pandas"
-
-
-def _plain(frame: Any) -> Any:
-    """The same data in a table of pandas' own class: the user's have constructors that may count."""
-    return next(c for c in mro(type(frame)) if _is_of_pandas(c))(frame)
-
-
 def held(value: Any) -> Iterable[object]:
     """What stands in such an object, where no path leads to it."""
     if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
         return [part for pair in value.items() for part in pair]
     if is_a(value, weakref.WeakSet):
         return list(value)
-    if (kind := _of_pandas(value)) and kind != "Index":
-        plain = _plain(value)
-        columns = [plain] if kind == "Series" else [plain.iloc[:, i] for i in range(plain.shape[1])]
-        cells = (cell for c in columns if c.dtype == object for cell in c.array)
-        return [*_around_data(value).values(), *itertools.islice(cells, MOST_CELLS)]
+    if tables.kind_of(value) in ("DataFrame", "Series"):
+        return tables.held(value)
     return [_pointed_at(value)] if is_a(value, ctypes.py_object) else ()
 
 
@@ -277,38 +251,6 @@ def _put_pairs(holder: MutableMapping[Any, Any], old: list[tuple[Any, Any]]) -> 
             holder[key] = value
 
 
-def _around_data(frame: Any) -> dict[str, object]:
-    """The attributes of a table: `attrs`, flags, its name and what users add."""
-    return {k: v for k, v in (own_dict(frame) or {}).items() if k not in ("_mgr", "_item_cache")}
-
-
-def _copy_of_frame(frame: Any) -> tuple[Any, dict[str, object], list[Any]]:
-    """A copy, the very attributes, whose contents are put back by themselves, and the very axes."""
-    return _plain(frame).copy(), _around_data(frame), list(frame.axes)
-
-
-def _same_frame(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
-    (a, attributes, _), (b, wanted, _) = now, old
-    axes = zip(a.axes, b.axes, strict=True)
-    same = all(i.equals(j) and i.names == j.names for i, j in axes)
-    named = attributes.keys() == wanted.keys() and all(v is wanted[k] for k, v in attributes.items())
-    try:
-        return bool(same and named and a.equals(b))
-    except Exception:  # what cells hold may not be comparable
-        return False
-
-
-def _put_frame(frame: Any, old: tuple[Any, ...]) -> None:
-    frame.__setstate__(old[0].copy().__getstate__())
-    held = own_dict(frame) or {}
-    for name in _around_data(frame).keys() - old[1].keys():
-        del held[name]
-    held.update(old[1])
-    for name, axis, was in zip(("index", "columns"), old[2], old[0].axes, strict=False):
-        axis.names = was.names
-        setattr(frame, name, axis)
-
-
 def process() -> list[Entry]:
     """Settings of the whole process: the environment, the module path, the directory, how libraries warn and print."""
 
@@ -332,10 +274,28 @@ def process() -> list[Entry]:
     if jax is not None:
         found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
         found.append(setting("jax.config", compat.settings_of_thread, compat.put_settings_of_thread))
+        found.append(setting("with mesh", compat.meshes_entered, compat.put_meshes_entered))
+    for path, shared in adapters.environments():
+        found += [Keyed(items, path, "item", "global") for items in (shared.settings, shared.functions)]
+        found.append(Kept(shared.contexts, path, "global", _stacks, _put_stacks, _same_stacks))
     special: Any = sys.modules.get("scipy.special")
     if hasattr(special, "seterr"):
         found.append(setting("scipy.special.geterr()", special.geterr, lambda old: special.seterr(**old)))
     return found
+
+
+def _stacks(contexts: Any) -> dict[Any, list[object]]:
+    return {name: list(stack) for name, stack in contexts.items() if stack}
+
+
+def _put_stacks(contexts: Any, old: dict[Any, list[object]]) -> None:
+    for name, stack in contexts.items():
+        stack[:] = old.get(name, ())
+
+
+def _same_stacks(now: dict[Any, list[object]], old: dict[Any, list[object]]) -> bool:
+    # of arrays that are equal it is not known which is which
+    return [(n, *map(id, s)) for n, s in now.items()] == [(n, *map(id, s)) for n, s in old.items()]
 
 
 def _configure(old: dict[str, Any]) -> None:

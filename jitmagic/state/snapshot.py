@@ -15,6 +15,7 @@ import functools
 import gc
 import itertools
 import logging
+import mmap
 import operator
 import sys
 import types
@@ -28,9 +29,10 @@ from jitmagic import raw
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
 from jitmagic.source.tree import looks_for_garbage
-from jitmagic.state import bystanders, ends, iterators, outside, roots, shut, values
+from jitmagic.state import bystanders, ends, iterators, outside, roots, shut, tables, values
 from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
+    LARGEST,
     MEGABYTE,
     Action,
     Binding,
@@ -50,7 +52,6 @@ from jitmagic.state.entries import (
     random_state,
     suspended,
 )  # fmt: skip
-from jitmagic.state.outside import LARGEST
 from jitmagic.state.paths import PathError, Place
 from jitmagic.state.reached import Function, Reach, Root
 from jitmagic.state.reads import handed_to, reads_of, seen_from_cell, writes_of
@@ -247,13 +248,15 @@ class Snapshot:
         is_handler = is_a(value, logging.Handler)  # none is called in a run of ours
         if _is_foreign(type(value)) and not is_handler and not self._reads(place):
             self._lose(place.path, f"a {type(value).__name__}", value)
-        if is_a(value, _CONTAINERS) or _is_open(value):
+        known = is_a(value, _CONTAINERS) or _is_open(value)
+        steps = values.class_attribute(type(value), "__next__") is not None
+        if steps and not (known and values.is_user_class(type(value))):  # a library's reads a file, say
+            self._lose(place.path, "an iterator", value)
+        elif known:
             if depth < DEPTH or depth == _LAST:
                 self._structure(value, place, depth)
             elif depth < _LAST:
                 self._lose(place.path, TOO_MUCH, value)
-        elif values.class_attribute(type(value), "__next__") is not None:
-            self._lose(place.path, "an iterator", value)
         elif not _is_lasting(type(value)):
             self._follow(values.referents(value), place, depth)
             self.unrestorable.setdefault(place.path, f"a {type(value).__name__}")
@@ -279,8 +282,12 @@ class Snapshot:
                 self._lose(path, "a buffer that may be closed", value)
             if outside.is_locked(value):
                 self._lose(path, "a lock that is taken", value)
+            if isinstance(entry, tables.Table) and entry.in_arrays(_is_file) and not self._reads(place):
+                self._lose(path, _IN_FILE, value)
             below = entry.old.values() if isinstance(entry, Keyed) else outside.held(value)
             self._follow(below, place, depth)
+        elif tables.kind_of(value) and not self._reads(place):
+            self._lose(path, "a table that is too large", value)
         elif iterators.is_iterator(value):
             self._iterator(value, place, depth)
         elif outside.is_file(value):
@@ -328,12 +335,13 @@ class Snapshot:
             self.drained.setdefault(path, f"{values.module_of(type(value))}.{type(value).__qualname__}")
 
     def _numpy(self, array: np.ndarray, place: Place, depth: int) -> None:
-        looked_at = array.flags.writeable and (array.nbytes > MEGABYTE or is_a(array, np.memmap))
+        is_file = _is_file(array)
+        looked_at = array.flags.writeable and (array.nbytes > MEGABYTE or is_file)
         known = looked_at and not shut.is_written(array) and shut.can_be_shut(array)
         written = looked_at and not (known and self._reads(place))
         self._entries.append(Numpy(array, place.path, LARGEST if written else MEGABYTE))
-        if written and (is_a(array, np.memmap) or array.nbytes > LARGEST):
-            self._lose(place.path, "an array that is too large, or a file", array)
+        if written and (is_file or array.nbytes > LARGEST):
+            self._lose(place.path, _IN_FILE, array)
         if array.dtype.hasobject:
             self._follow(array.reshape(-1).tolist()[:LIMIT], place, depth)
         if type(array) is not np.ndarray and values.own_dict(array) is not None:
@@ -830,6 +838,19 @@ _LOOKING = frozenset(
     is_set isdisjoint issubset issuperset items join keys locked qsize ready result running successful union values
     wait""".split()
 )
+
+
+def _is_file(array: np.ndarray) -> bool:
+    """What is written into it is written into a file, or is seen by other processes."""
+    holder: Any = array
+    while is_a(holder, np.ndarray) and holder.base is not None:
+        holder = holder.base
+    while is_a(holder, memoryview):
+        holder = holder.obj
+    return is_a(holder, mmap.mmap) or is_a(holder, np.memmap)
+
+
+_IN_FILE = "an array that is too large, or a file"
 
 
 def _is_open(value: object) -> bool:

@@ -319,6 +319,22 @@ def put_settings_of_thread(old: list[tuple[Any, object]]) -> None:
             follow(None if value is unset else value)
 
 
+def meshes_entered() -> list[object]:
+    """What `with mesh:` has entered in this thread. Private: jax tells only of the innermost."""
+    return list(getattr(_entered(), "stack", ()))
+
+
+def put_meshes_entered(old: list[object]) -> None:
+    """The way back. Private: as there; the settings that come with it are put back with the others."""
+    entered = _entered()
+    if old and entered.stack != old:
+        entered.stack[:], entered.env = old, old[-1]
+
+
+def _entered() -> Any:
+    return getattr(sys.modules.get("jax._src.mesh"), "thread_resources", None)
+
+
 def _is_ours(fn: object) -> bool:
     return type(fn).__module__.startswith("jitmagic.")
 

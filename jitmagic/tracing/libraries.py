@@ -17,8 +17,6 @@ LIBRARIES = frozenset(
 """Whose functions make values, or change state that is put back."""
 RESULTS_ALONE = frozenset(("jax", "optax", "equinox"))
 """Whose functions have no effect but their result."""
-SETTERS = frozenset(("brainpy.math.environment.set", "brainstate.environ.set"))
-"""Functions that change what the whole library does from then on."""
 HARMLESS = LIBRARIES.union(
     """jax jaxlib numpy scipy pandas ml_dtypes opt_einsum tqdm beartype typing_extensions wadler_lindig jitmagic
     abc array ast base64 binascii bisect builtins calendar cmath codecs collections concurrent contextlib

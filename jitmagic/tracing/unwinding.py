@@ -19,17 +19,52 @@ def let_go(error: BaseException, own: types.FrameType | None = None) -> None:
     """Take the frames of this run out of an exception: each holds what its names stood for, and the frames around it,
     of which one holds the exception, until Python looks for such circles. `own`: the one that has caught it."""
     own = own or sys._getframe(1)
+    for raised in _chain(error):
+        frames = raised.__traceback__
+        while frames is not None and _runs_in(frames.tb_frame, own):
+            frames = frames.tb_next
+        BaseException.with_traceback(raised, frames)  # whatever its class does with attributes
+
+
+def end_frames(error: BaseException) -> None:
+    """Let go of the frames of a run that was broken off, and with them of what they hold: a generator, say, that was
+    just about to end. Those that go on stay: whoever called the run has hold of them."""
+    for raised in _chain(error):
+        last = None
+        for step in tuple(_steps(raised.__traceback__)):
+            if _ends(step.tb_frame):
+                if last is None:
+                    raised.__traceback__ = None
+                else:
+                    last.tb_next = None
+                break
+            last = step
+
+
+def _steps(step: types.TracebackType | None) -> Iterator[types.TracebackType]:
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def _ends(frame: types.FrameType) -> bool:
+    """Nothing runs in it any more; what it holds goes, but for what its function does."""
+    try:
+        frame.clear()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those that it comes from."""
     found, seen = [error], set[int]()
     while found and len(seen) < _CHAIN:
         raised = found.pop()
-        if id(raised) in seen:
-            continue
-        seen.add(id(raised))
-        traceback = raised.__traceback__
-        while traceback is not None and _runs_in(traceback.tb_frame, own):
-            traceback = traceback.tb_next
-        BaseException.with_traceback(raised, traceback)  # whatever its class does with attributes
-        found += filter(None, (raised.__cause__, raised.__context__))
+        if id(raised) not in seen:
+            seen.add(id(raised))
+            yield raised
+            found += filter(None, (raised.__cause__, raised.__context__))
 
 
 def _runs_in(frame: types.FrameType, outer: types.FrameType) -> bool:

@@ -12,10 +12,10 @@ import fnmatch
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jitmagic.state import outside, snapshot, values
-from jitmagic.tracing.libraries import HARMLESS, SETTERS
+from jitmagic.tracing.libraries import HARMLESS
 
 _NAMES = frozenset(
     """IPython.core.display.display IPython.core.display_functions.display
@@ -26,11 +26,10 @@ _NAMES = frozenset(
     sys.intern sys.is_finalizing sys.setrecursionlimit""".split()
 )
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
-_NEVER = (
-    frozenset(
-        """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input
+_NEVER = frozenset(
+    """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input
     install_import_hook memmap profiler quit reset_option save_checkpoint savetxt savez savez_compressed
-    serialization set_complex set_dt set_environment set_float set_host_device_count set_int set_mesh set_option
+    serialization set_complex set_environment set_float set_host_device_count set_int set_mesh set_option
     set_platform set_start_method spawn start_server start_trace stop_trace to_clipboard to_feather to_hdf to_orc
     to_parquet to_sql tofile trace_context
     calendar.setfirstweekday codecs.register codecs.register_error codecs.unregister copyreg.add_extension
@@ -40,8 +39,6 @@ _NEVER = (
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
     numpy.save numpy.setbufsize numpy.seterrcall thread.interrupt_main thread.stack_size threading.setprofile
     threading.settrace time.tzset tqdm.std.tqdm.pandas weakref.finalize""".split()
-    )
-    | SETTERS
 )
 """Names, of whatever module or whole, that leave something behind, wait, or cannot be followed."""
 _OF_FILES = outside.READING | {"close", "closed", "open", "__enter__", "__exit__", "__iter__", "__next__"}
@@ -187,12 +184,20 @@ def changes_others(frame: types.FrameType) -> bool:
 class Watch:
     """Looks at each call that the user's code makes, in every thread, and has `refuse` told of those that may not be
     made; `refuse` raises where the run is one of ours. `begins` is told of the user's code that begins, and says
-    whether to tell it again. A run that is `timed` was looked at before: only calls at new places are looked at."""
+    whether to tell it again. Functions among the `doors` are refused whoever calls them. A run that is `timed` was
+    looked at before: only calls at new places are looked at."""
 
     def __init__(
-        self, refuse: Refuse, begins: Callable[[types.FrameType], bool], *, timed: bool = False
+        self,
+        refuse: Refuse,
+        begins: Callable[[types.FrameType], bool],
+        doors: Iterable[types.FunctionType] = (),
+        *,
+        timed: bool = False,
     ) -> None:
         self.refuse, self.begins, self.most = refuse, begins, 1 if timed else _MOST
+        self.doors = {id(f.__code__): f"{f.__module__}.{f.__qualname__}" for f in doors}
+        """Their full names, by the `id` of their code."""
         self.tool: int | None = None
         self.codes: dict[int, tuple[types.CodeType, bool]] = {}
         """Code that has run, by its `id`, and whether it is the user's."""
@@ -239,7 +244,11 @@ class Watch:
         elif self.profiles:
             self.profiles = False
             sys.setprofile(self.before)
-        self.fine.clear()  # what was called may hold traced values
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what was called: it may be the run's own, and hold what ends with it, or traced values."""
+        self.fine.clear()
         self.times.clear()
 
     def _is_users(self, frame: types.FrameType) -> bool:
@@ -268,6 +277,9 @@ class Watch:
     if sys.version_info >= (3, 12):
 
         def _started(self, code: types.CodeType, offset: int) -> object:
+            if id(code) in self.doors:
+                self.refuse(self.doors[id(code)])
+                return None
             frame = sys._getframe(1)
             if self._is_users(frame):
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
@@ -289,6 +301,8 @@ class Watch:
         elif event == "call":
             caller = frame.f_back
             code = frame.f_code
+            if id(code) in self.doors:
+                self.refuse(self.doors[id(code)])
             if id(code) not in self.others and self._is_users(frame) and id(code) not in self.begun:
                 if not self.begins(frame):
                     self.begun.add(id(code))

@@ -135,13 +135,16 @@ class _Streams:
             self.stack.callback(sys.setprofile, profiling)
         self.stack.enter_context(permission.tools_paused())
         self.stack.enter_context(compat.failed_traces_let_go())
-        self.watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
+        streams = {id(s): s for n in _STREAMS if (s := _real(getattr(sys, n))) is not None}.values()
+        writing = [getattr(type(s), "write", None) for s in streams]  # which others may have kept as it is
+        doors = [w for w in writing if isinstance(w, types.FunctionType)]
+        self.watch = permission.Watch(_refuse_call, _code_begins, doors, timed=timed)
         self.watch.start()
         self.stack.callback(self.watch.stop)
         self._hold_warnings()
         self._hold(logging.Logger, "handle")
         self._hold(sys, "breakpointhook")
-        for stream in {id(s): s for n in _STREAMS if (s := _real(getattr(sys, n))) is not None}.values():
+        for stream in streams:
             with contextlib.suppress(AttributeError, TypeError):  # the user may have it under another name
                 self._hold(stream, "write", len)
         for holder, name, what in (*_CHANGING, (compat.array_class(), "delete", "deletes an array")):
@@ -541,7 +544,13 @@ def held_back(*, apart: bool = True) -> Iterator[None]:
             for context in (_Context, *(patches.around_runs if apart else ())):
                 stack.enter_context(context())
             with heeded():
-                yield
+                try:
+                    yield
+                except (KeyboardInterrupt, budget.OutOfTime) as exc:
+                    unwinding.end_frames(exc)
+                    raise
+                finally:
+                    _streams.watch.forget()
     except (Exception, KeyboardInterrupt, budget.OutOfTime):
         raise
     except BaseException as exc:  # `exit()`, say: what ends the user's own run ends no other

@@ -52,6 +52,7 @@ SETTINGS = {
     "promotion": "jax.numpy_rank_promotion('raise')",
     "precision": "jax.default_matmul_precision('float32')",
     "keys": "jax.default_prng_impl('rbg')",
+    "mesh": "jax.sharding.Mesh(np.array(jax.devices()[:1]), ('a',))",
 }
 ASKED = (
     "jax_enable_x64 jax_disable_jit jax_debug_nans jax_numpy_rank_promotion jax_default_matmul_precision "
@@ -75,13 +76,48 @@ def test_settings_of_jax(notebook: Notebook, what, left):
         setting = "(jax.enable_x64 if hasattr(jax, 'enable_x64') else jax.experimental.enable_x64)(True)"
     body, end = LEFT[left]
     cell = (
-        "import contextlib, jax, jax.experimental, jax.numpy as jnp\nst, opened = contextlib.ExitStack(), []\n"
+        "import contextlib, jax, jax.experimental, jax.numpy as jnp, numpy as np\nst, opened = contextlib.ExitStack(), []\n"
         "def begin(c): opened.append(c); c.__enter__()\ndef end(): opened.pop().__exit__(None, None, None)\n"
         f"def f(x):\n    {body.format(setting)}\ny = f(jnp.ones(2)); {end}"
     )
-    now = f"[getattr(jax.config, name) for name in {ASKED}] + [str(jnp.arange(2.).dtype)]"
+    meshes = "len(__import__('jax._src.mesh', fromlist=['mesh']).thread_resources.stack)"
+    now = f"[getattr(jax.config, name) for name in {ASKED}] + [str(jnp.arange(2.).dtype), {meshes}]"
     notebook.ok("import jax, jax.numpy as jnp")
     before = eval(now, notebook.ns)
     notebook.ok("%%jitcheck\n" + cell)
     notebook.report()
     assert eval(now, notebook.ns) == before
+
+
+SHARED = {
+    "bp.share": (
+        "bp.share.save(i=0)",
+        "bp.share.save(i=bp.share['i'] + 1); bp.share['late'] = 3; k = bp.share['i']",
+        "(bp.share['i'], bp.share['late'])",
+    ),
+    "environ.set": (
+        "bs.environ.set(n=1)",
+        "bs.environ.set(n=bs.environ.get('n') + 1, dt=0.3); k = bs.environ.get('n')",
+        "(bs.environ.get('n'), bs.environ.get('dt'))",
+    ),
+    "environ.context": (
+        "stack = contextlib.ExitStack()",
+        "stack.enter_context(bs.environ.context(fit=2.0)); k = bs.environ.get('fit')",
+        "(bs.environ.get('fit'), stack.close(), bs.environ.get('fit', None))",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SHARED)
+def test_settings_of_frameworks(notebook: Notebook, what):
+    pytest.importorskip("brainpy")
+    begin, uses, shown = SHARED[what]
+    cell = (
+        f"import contextlib, brainpy as bp, brainstate as bs, jax.numpy as jnp\n{begin}\n"
+        f"def f(x):\n    {uses}\n    return x * k if x.sum() > 0 else x\ny = float(f(jnp.ones(3))[0])"
+    )
+    notebook.ok(cell)
+    plain = notebook.ns["y"], eval(shown, notebook.ns)
+    notebook.ok("%%jitcheck\n" + cell)
+    notebook.report()
+    assert (notebook.ns["y"], eval(shown, notebook.ns)) == plain

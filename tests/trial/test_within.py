@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -180,3 +181,33 @@ def test_a_busy_machine_gets_more_time(monkeypatch, passed, used, seconds):
     start = clock()
     now[:] = [100.0 + passed, 50.0 + used]
     assert clock() - start == seconds
+
+
+def test_what_a_run_holds_that_is_broken_off_ends_in_it() -> None:
+    """A context manager that was just about to be left ends while what it does is held back, and put back after."""
+    ended: list[bool] = []
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append(quiet.is_held())
+
+    def run() -> None:
+        manager = opened()
+
+        def break_off() -> object:  # a function of which a frame holds what is around it, names or none
+            raise OutOfTime(manager)
+
+        manager.__enter__()
+        break_off()
+
+    with pytest.raises(OutOfTime) as kept, quiet.held_back():
+        try:
+            run()
+        except OutOfTime as exc:
+            exc.args = ()
+            raise
+    assert kept.value is not None
+    assert ended == [True]
