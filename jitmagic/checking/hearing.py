@@ -11,6 +11,7 @@ import _thread
 import contextlib
 import functools
 import inspect
+import itertools
 import operator
 import signal
 import sys
@@ -18,7 +19,7 @@ import time
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from jitmagic import aside
 from jitmagic.checking.checker import Checker
@@ -51,7 +52,7 @@ _PAUSING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 
 def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
     """What Python calls in the middle of the user's code: an interrupt that comes in it is raised in that code, just
-    after, and where the user's calls are nested nearly too deep it does nothing."""
+    after, where the user's calls are nested nearly too deep it does nothing, and where it fails they go on."""
 
     @functools.wraps(listen)
     def listening(*args: P.args, **kwargs: P.kwargs) -> object:
@@ -65,6 +66,10 @@ def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
             if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
                 raise
             aside.start(_interrupt_soon)
+            return None
+        except Exception as exc:
+            hearing: Any = args[0]
+            hearing.give_up(exc)
             return None
 
     return listening
@@ -142,7 +147,7 @@ class Heard:
             self.asleep = self.is_later
             return False
         values = given(frame)
-        shapes = tuple((type(v), v.shape if is_array(v) else None) for v in values)
+        shapes = tuple((type(v), getattr(v, "shape", None) if is_array(v) else None) for v in values)
         known = shapes in self.shapes
         self.shapes.add(shapes)
         return not known or self.same <= LOOKED_AT
@@ -367,6 +372,13 @@ class Hearing:
             self._ends(sys._getframe(1), value)
         except RecursionError:
             pass
+
+    def give_up(self, exc: Exception) -> None:
+        """A failure of our own: nothing more is heard in this cell, and one line says so."""
+        self.listens = False
+        for one in itertools.islice(self._all(), 1):
+            with self._unheard():
+                one.checker.failed_inside("listening to its calls", exc)
 
     def _tell_stale(self, one: Heard) -> None:
         stale, one.stale = one.stale, None

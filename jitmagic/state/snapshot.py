@@ -282,7 +282,7 @@ class Snapshot:
                 self._lose(path, "a buffer that may be closed", value)
             if outside.is_locked(value):
                 self._lose(path, "a lock that is taken", value)
-            if isinstance(entry, tables.Table) and entry.in_arrays(_is_file) and not self._reads(place):
+            if isinstance(entry, tables.Frame) and entry.in_arrays(_is_file) and not self._reads(place):
                 self._lose(path, _IN_FILE, value)
             below = entry.old.values() if isinstance(entry, Keyed) else outside.held(value)
             self._follow(below, place, depth)
@@ -446,6 +446,18 @@ class Snapshot:
         """The mutable objects that are remembered."""
         return list(self._seen.values())
 
+    def remember(self, containers: Iterable[Any]) -> None:
+        """What is in them, the attributes of the objects in them, and so on for some levels."""
+        level = list(containers)
+        for _ in range(_LEVELS_SHARED):
+            below: list[Any] = []
+            for value in level:
+                if id(value) not in self._seen and not _is_atom(value) and not is_a(value, _OF_CODE):
+                    self._seen[id(value)] = value
+                    self._entries += parts(value, "<kept by a library>", attributes=_is_open(value))
+                    below += (child for *_, child in itertools.islice(_children(value), _MOST_SHARED))
+            level = below
+
     @property
     def known(self) -> set[int]:
         """What is put back by identity: here, or by a snapshot that was there before."""
@@ -567,6 +579,39 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
         for main in before.functions[:1]:
             _found_late.setdefault(main, weakref.WeakSet()).update(found)
     return late
+
+
+def look_at_library(frame: types.FrameType) -> bool:
+    """Code of a library around jax begins in a run of ours: of what its module keeps for all who call it, what the
+    code names is remembered before its first line: a stack of handlers, the counts of traces. Whether there is any."""
+    kept = list(_kept_for_all(frame.f_code, frame.f_globals))
+    known = {i for s in _in_force for i in s.known} if kept else ()
+    new = [value for value in kept if id(value) not in known]
+    if new and _in_force:
+        late = Snapshot(Reach(), known)
+        late.remember(new)
+        for before in _in_force:
+            before.late.append(late)
+    return bool(kept)
+
+
+def _kept_for_all(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    found: list[Any] = [names.get(name) for name in code.co_names]
+    package = str(names.get("__name__", "")).partition(".")[0]
+    for module in [v for v in found if is_a(v, types.ModuleType) and _root_of(v) == package]:
+        found += [vars(module).get(name) for name in code.co_names]
+    for value in found:
+        if is_a(value, _SHARED_BY_ALL) and len(value) <= _MOST_SHARED:
+            yield value
+
+
+def _root_of(module: types.ModuleType) -> str:
+    return module.__name__.partition(".")[0]
+
+
+_SHARED_BY_ALL = (list, dict, set, collections.deque)
+_OF_CODE = (type, types.ModuleType, *values.FUNCTIONS)
+_MOST_SHARED, _LEVELS_SHARED = 1000, 4
 
 
 def frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:

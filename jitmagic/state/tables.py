@@ -41,11 +41,11 @@ def _plain(table: Any) -> Any:
     return next(c for c in mro(type(table)) if _is_of_pandas(c))(table)
 
 
-def entry_of(table: Any, path: str, origin: Origin) -> Table | None:
+def entry_of(table: Any, path: str, origin: Origin) -> Frame | None:
     """The entry of a DataFrame or a Series; None for one that is too large, or made in another way."""
     size = int(np.sum(_plain(table).memory_usage(deep=False)))
     try:
-        return Table(table, path, origin) if size <= LARGEST else None
+        return Frame(table, path, origin) if size <= LARGEST else None
     except AttributeError:
         return None
 
@@ -136,7 +136,7 @@ def _own(value: Any) -> Any:
     return value.copy() if isinstance(value, list | dict | np.ndarray) else value
 
 
-class Table(Kept):
+class Frame(Kept):
     """The entry of a DataFrame or a Series."""
 
     def __init__(self, table: Any, path: str, origin: Origin) -> None:

@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jitmagic.state import outside, snapshot, values
-from jitmagic.tracing.libraries import HARMLESS
+from jitmagic.tracing.libraries import HARMLESS, LIBRARIES, RESULTS_ALONE
 
 _NAMES = frozenset(
     """IPython.core.display.display IPython.core.display_functions.display
@@ -203,6 +203,8 @@ class Watch:
         """Code that has run, by its `id`, and whether it is the user's."""
         self.others: set[int] = set()
         """The `id` of code in it that is not."""
+        self.keeping: set[int] = set()
+        """Of that, code which the next run of ours has to be told of again."""
         self.begun: set[int] = set()
         """The `id` of code of theirs that `begins` need not be told of again."""
         self.fine: dict[int, object] = {}
@@ -258,6 +260,9 @@ class Watch:
             known = self.codes[id(code)] = code, _is_users(code, frame.f_globals)
             if not known[1]:
                 self.others.add(id(code))
+                library = str(frame.f_globals.get("__name__")).partition(".")[0]
+                if library in _KEEPING and snapshot.look_at_library(frame):
+                    self.keeping.add(id(code))
         return known[1]
 
     def _look(self, called: object, first: object = None) -> None:
@@ -285,7 +290,7 @@ class Watch:
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
                 if self.begins(frame):
                     return None
-            return sys.monitoring.DISABLE
+            return None if id(code) in self.keeping else sys.monitoring.DISABLE
 
         def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
             self._look(called, first)
@@ -326,6 +331,8 @@ class Watch:
                 self.refuse(name)
 
 
+_KEEPING = (LIBRARIES - RESULTS_ALONE) | {"tqdm"}
+"""Libraries whose functions change what is put back, what they keep for all their callers included."""
 _MOST = 100
 """Calls of the same thing in turn at one place, after which no more are looked at there."""
 _FAMILIAR = 20_000

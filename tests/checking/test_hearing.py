@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from jitmagic.checking import hearing
+from jitmagic.checking import hearing, subject
 from jitmagic.notebook.session import current
 
 CHECK = "%%jitcheck -q\n"
@@ -273,3 +273,16 @@ def test_of_what_is_called_often_inside_of_a_call_little_is_heard_until_that_has
     notebook.ok(f"{CHECK}{cell}\n{calls}")
     assert len(asked) < 40
     assert [f.calls for f in notebook.report().functions if f.name == "g"] == [times]
+
+
+def test_a_failure_of_ours_while_listening_reaches_no_call(notebook, monkeypatch):
+    def fails(heard, frame):
+        raise AttributeError("no shape")
+
+    monkeypatch.setattr(subject, "RAISE", False)
+    monkeypatch.setattr(hearing.Heard, "may_show_more", fails)
+    notebook.ok(CHECK + "def f(x):\n    return x + 1\ny = [f(i) for i in range(3)]")
+    assert notebook.ns["y"] == [1, 2, 3]
+    (told,) = notebook.report().functions
+    notes = [n for n in told.notes if "listening" in n]
+    assert notes == ["listening to its calls itself failed (AttributeError: no shape)"]
