@@ -103,10 +103,12 @@ class Snapshot:
         """Functions that give away what they are called with, outside of a trace."""
         self.late: list[Snapshot] = []
         """What functions reach that no search has found, from where a run came to them."""
+        self._of_libraries: Snapshot | None = None
+        """One of these, of what libraries keep for all their callers."""
         self.noticed = ends.asked()
         """Path of something that the user may see living on for this, or the name that asks for such things."""
         self.observes = False
-        """Of what is called from outside of all that is looked at."""
+        """Of what is called from outside of all that is looked at: nothing is told of it."""
         self._entries: list[Entry] = []
         self._settings = outside.process()
         self._seen: dict[int, object] = {}
@@ -446,17 +448,26 @@ class Snapshot:
         """The mutable objects that are remembered."""
         return list(self._seen.values())
 
-    def remember(self, containers: Iterable[Any]) -> None:
-        """What is in them, the attributes of the objects in them, and so on for some levels."""
-        level = list(containers)
+    def remember(self, container: Any) -> None:
+        """Put back, too, what is in it now, the attributes of the objects in it, and so on for some levels."""
+        if self._of_libraries is None:
+            self._of_libraries = Snapshot(Reach(), self.known)
+            self._of_libraries.observes = True
+            self.late.append(self._of_libraries)
+        kept, level = self._of_libraries, [container]
         for _ in range(_LEVELS_SHARED):
             below: list[Any] = []
             for value in level:
-                if id(value) not in self._seen and not _is_atom(value) and not is_a(value, _OF_CODE):
-                    self._seen[id(value)] = value
-                    self._entries += parts(value, "<kept by a library>", attributes=_is_open(value))
+                if not _is_atom(value) and not is_a(value, _OF_CODE) and not kept.holds(value):
+                    kept._seen[id(value)] = value
+                    kept._entries += parts(value, "<kept by a library>", attributes=_is_open(value))
                     below += (child for *_, child in itertools.islice(_children(value), _MOST_SHARED))
             level = below
+
+    def holds(self, value: object) -> bool:
+        """It is put back already."""
+        here = id(value) in self._seen or id(value) in self._known
+        return here or any(late.holds(value) for late in self.late)
 
     @property
     def known(self) -> set[int]:
@@ -472,7 +483,9 @@ class Snapshot:
     def again(self) -> Snapshot:
         """The same things as they are now, and what has come to be reached since."""
         now = Snapshot(self.reach, self._known, self.objects)
-        now.late = [s.again() for s in self.late]
+        now.late = [s.again() for s in self.late if s is not self._of_libraries]
+        for value in self._of_libraries.objects if self._of_libraries else ():
+            now.remember(value)
         return now
 
     def has(self, value: object) -> bool:
@@ -585,13 +598,10 @@ def look_at_library(frame: types.FrameType) -> bool:
     """Code of a library around jax begins in a run of ours: of what its module keeps for all who call it, what the
     code names is remembered before its first line: a stack of handlers, the counts of traces. Whether there is any."""
     kept = list(_kept_for_all(frame.f_code, frame.f_globals))
-    known = {i for s in _in_force for i in s.known} if kept else ()
-    new = [value for value in kept if id(value) not in known]
-    if new and _in_force:
-        late = Snapshot(Reach(), known)
-        late.remember(new)
-        for before in _in_force:
-            before.late.append(late)
+    for before in _in_force:
+        for value in kept:
+            if not before.holds(value):
+                before.remember(value)
     return bool(kept)
 
 
