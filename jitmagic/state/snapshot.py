@@ -289,7 +289,7 @@ class Snapshot:
             below = entry.old.values() if isinstance(entry, Keyed) else outside.held(value)
             self._follow(below, place, depth)
         elif tables.kind_of(value) and not self._reads(place):
-            self._lose(path, "a table that is too large", value)
+            self._lose(path, TOO_MUCH, value)
         elif iterators.is_iterator(value):
             self._iterator(value, place, depth)
         elif outside.is_file(value):
