@@ -454,7 +454,7 @@ class Snapshot:
             self._of_libraries = Snapshot(Reach(), self.known)
             self._of_libraries.observes = True
             self.late.append(self._of_libraries)
-        kept, level = self._of_libraries, [container]
+        kept, level, first = self._of_libraries, [container], len(self._of_libraries._entries)
         for _ in range(_LEVELS_SHARED):
             below: list[Any] = []
             for value in level:
@@ -463,6 +463,8 @@ class Snapshot:
                     kept._entries += parts(value, "<kept by a library>", attributes=_is_open(value))
                     below += (child for *_, child in itertools.islice(_children(value), _MOST_SHARED))
             level = below
+        if bystanders.are_there():  # whose calls may change it, too
+            kept._shared.update(map(id, kept._entries[first:]))
 
     def holds(self, value: object) -> bool:
         """It is put back already."""
