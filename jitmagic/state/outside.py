@@ -26,7 +26,18 @@ import numpy as np
 
 from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import adapters, iterators, tables
-from jitmagic.state.entries import LARGEST, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
+from jitmagic.state.entries import (
+    LARGEST,
+    Entry,
+    Kept,
+    Keyed,
+    Numpy,
+    Only,
+    Origin,
+    Sequence,
+    parts,
+    random_state,
+)
 from jitmagic.state.values import LOCK, MISSING, REENTRANT, is_a, is_user_file, module_of, mro, own_dict
 from jitmagic.tracing import compat
 
@@ -272,11 +283,14 @@ def process() -> list[Entry]:
     ]
     jax = sys.modules.get("jax")
     if jax is not None:
-        found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
+        # those of the thread first: what holds for all is asked for, and told, as the thread sees it
         found.append(setting("jax.config", compat.settings_of_thread, compat.put_settings_of_thread))
+        found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
         found.append(setting("with mesh", compat.meshes_entered, compat.put_meshes_entered))
     for path, shared in adapters.environments():
-        found += [Keyed(items, path, "item", "global") for items in (shared.settings, shared.functions)]
+        kept = (shared.settings, shared.functions, *shared.settings.values())
+        found += [entry for items in kept for entry in parts(items, path, attributes=False)]
+        found += [Numpy(v, path) for v in shared.settings.values() if is_a(v, np.ndarray)]
         found.append(Kept(shared.contexts, path, "global", _stacks, _put_stacks, _same_stacks))
     special: Any = sys.modules.get("scipy.special")
     if hasattr(special, "seterr"):

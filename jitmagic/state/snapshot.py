@@ -460,8 +460,12 @@ class Snapshot:
             for value in level:
                 if not _is_atom(value) and not is_a(value, _OF_CODE) and not kept.holds(value):
                     kept._seen[id(value)] = value
-                    kept._entries += parts(value, "<kept by a library>", attributes=_is_open(value))
-                    below += (child for *_, child in itertools.islice(_children(value), _MOST_SHARED))
+                    weak = outside.entry_of(value, "", "global") if is_a(value, _WEAK) else None
+                    kept._entries += (
+                        [weak] if weak else parts(value, "<kept by a library>", attributes=_is_open(value))
+                    )
+                    inside = outside.held(value) if weak else (child for *_, child in _children(value))
+                    below += itertools.islice(inside, _MOST_SHARED)
             level = below
         if bystanders.are_there():  # whose calls may change it, too
             kept._shared.update(map(id, kept._entries[first:]))
@@ -621,7 +625,8 @@ def _root_of(module: types.ModuleType) -> str:
     return module.__name__.partition(".")[0]
 
 
-_SHARED_BY_ALL = (list, dict, set, collections.deque)
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+_SHARED_BY_ALL = (list, dict, set, collections.deque, *_WEAK)
 _OF_CODE = (type, types.ModuleType, *values.FUNCTIONS)
 _MOST_SHARED, _LEVELS_SHARED = 1000, 4
 

@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jitmagic.state import outside, snapshot, values
-from jitmagic.tracing.libraries import HARMLESS, LIBRARIES, RESULTS_ALONE
+from jitmagic.tracing.libraries import HARMLESS, LIBRARIES
 
 _NAMES = frozenset(
     """IPython.core.display.display IPython.core.display_functions.display
@@ -331,7 +331,7 @@ class Watch:
                 self.refuse(name)
 
 
-_KEEPING = (LIBRARIES - RESULTS_ALONE) | {"tqdm"}
+_KEEPING = LIBRARIES | {"tqdm"}
 """Libraries whose functions change what is put back, what they keep for all their callers included."""
 _MOST = 100
 """Calls of the same thing in turn at one place, after which no more are looked at there."""

@@ -68,6 +68,18 @@ LEFT = {
 }
 
 
+def test_a_setting_that_a_cell_has_entered_is_left_by_a_later_one(notebook: Notebook):
+    notebook.ok("import jax, jax.numpy as jnp, io, logging")
+    before = dict(notebook.ns["jax"].config.values)
+    notebook.ok(
+        "%%jitcheck\nlog = logging.getLogger('of the cell'); log.addHandler(logging.StreamHandler(io.StringIO()))\n"
+        "entered = jax.debug_nans(True); entered.__enter__()\n"
+        "def f(x):\n    y = x * 2\n    return float((x * y).sum())\ny = f(jnp.ones(3))"
+    )
+    notebook.ok("entered.__exit__(None, None, None)")
+    assert dict(notebook.ns["jax"].config.values) == before
+
+
 @pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("what", SETTINGS)
 def test_settings_of_jax(notebook: Notebook, what, left):
@@ -100,6 +112,11 @@ SHARED = {
         "bs.environ.set(n=bs.environ.get('n') + 1, dt=0.3); k = bs.environ.get('n')",
         "(bs.environ.get('n'), bs.environ.get('dt'))",
     ),
+    "what environ.set was given": (
+        "bs.environ.set(hist=[], table={'k': 0}, array=np.zeros(1))",
+        "bs.environ.get('hist').append(1); bs.environ.get('table')['k'] += 1; bs.environ.get('array')[0] += 1; k = 2.0",
+        "(bs.environ.get('hist'), bs.environ.get('table'), bs.environ.get('array').tolist())",
+    ),
     "environ.context": (
         "stack = contextlib.ExitStack()",
         "stack.enter_context(bs.environ.context(fit=2.0)); k = bs.environ.get('fit')",
@@ -113,7 +130,7 @@ def test_settings_of_frameworks(notebook: Notebook, what):
     pytest.importorskip("brainpy")
     begin, uses, shown = SHARED[what]
     cell = (
-        f"import contextlib, brainpy as bp, brainstate as bs, jax.numpy as jnp\n{begin}\n"
+        f"import contextlib, brainpy as bp, brainstate as bs, jax.numpy as jnp, numpy as np\n{begin}\n"
         f"def f(x):\n    {uses}\n    return x * k if x.sum() > 0 else x\ny = float(f(jnp.ones(3))[0])"
     )
     notebook.ok(cell)

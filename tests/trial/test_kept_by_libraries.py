@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import Notebook
 
 LIBRARY = """
-import collections
-STACK, COUNTS, SEEN = [], collections.Counter(), {}
+import collections, weakref
+STACK, COUNTS, SEEN, TRACES = [], collections.Counter(), {}, weakref.WeakKeyDictionary()
 class Handler:
     def __init__(self): self.draws, self.trace = 0, {}
 def handled(x):
@@ -23,6 +23,7 @@ def counted(fn):
     def run(x):
         COUNTS[fn.__name__] += 1
         SEEN.setdefault(fn.__name__, []).append(x)
+        TRACES.setdefault(fn, []).append(x)
         return fn(x)
     return run
 """
@@ -46,7 +47,7 @@ CELLS = {
     "counts of what jax traces": (
         "import jax\ng = jax.jit(haiku.counted(lambda x: x + 1))\n"
         "def f(x):\n    return g(x) * float(x.sum())\ny = f(jnp.ones(2))",
-        "dict(haiku.COUNTS), len(haiku.SEEN['<lambda>'])",
+        "dict(haiku.COUNTS), len(haiku.SEEN['<lambda>']), [len(v) for v in haiku.TRACES.values()]",
     ),
 }
 
