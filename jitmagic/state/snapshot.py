@@ -787,9 +787,11 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
                 for step in (*steps, None):
                     value = at.look()
                     found.setdefault(id(value), (at, value))
-                    if step is None or not is_a(value, types.ModuleType):
+                    if step is None or not is_a(value, types.ModuleType | type):
                         break
                     at = at.below("attribute", step.key)
+                    if is_a(value, type) and not _is_data(at.look()):
+                        break
     yield from found.values()
 
 
