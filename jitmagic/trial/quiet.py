@@ -35,6 +35,7 @@ from jitmagic.state.reached import Reach
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing import compat, ledger, messages, stages, unwinding
 from jitmagic.tracing.libraries import LIBRARIES
+from jitmagic.tracing.locate import raised_by_users
 from jitmagic.trial import budget, permission, widgets
 from jitmagic.trial.whose_run import STATE, plainly
 from jitmagic.work import clock
@@ -547,7 +548,8 @@ def held_back(*, apart: bool = True) -> Iterator[None]:
                 try:
                     yield
                 except (KeyboardInterrupt, budget.OutOfTime) as exc:
-                    unwinding.end_frames(exc)
+                    if isinstance(exc, budget.OutOfTime) or not raised_by_users(exc):
+                        unwinding.end_frames(exc)  # it came between two steps of Python
                     raise
                 finally:
                     _streams.watch.forget()
