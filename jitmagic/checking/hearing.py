@@ -7,7 +7,6 @@ user has compiled with `jax.jit`, the calls are heard that jax has no program fo
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import functools
 import inspect
@@ -15,13 +14,13 @@ import itertools
 import operator
 import signal
 import sys
-import time
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
 from jitmagic import aside
+from jitmagic.aside import wait_and_interrupt as _interrupt_soon
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
@@ -73,12 +72,6 @@ def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
             return None
 
     return listening
-
-
-def _interrupt_soon() -> None:
-    """Python raises it at once where it is: wait until that is the user's code again."""
-    time.sleep(1e-3)
-    _thread.interrupt_main()
 
 
 @dataclass

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jitmagic import aside
 from jitmagic.evidence import Wait
 from jitmagic.source.tree import Source, walk
 from jitmagic.tracing import compat
@@ -103,15 +104,21 @@ class Waits:
     # -- what Python tells
 
     def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
-        if sys.version_info >= (3, 12) and id(called) not in _READERS:
-            return sys.monitoring.DISABLE
-        if isinstance(first, jax.Array) and not compat.is_tracer(first):
-            self._await(first, sys._getframe(1))
+        try:
+            if sys.version_info >= (3, 12) and id(called) not in _READERS:
+                return sys.monitoring.DISABLE
+            if isinstance(first, jax.Array) and not compat.is_tracer(first):
+                self._await(first, sys._getframe(1))
+        except KeyboardInterrupt:
+            aside.interrupt_soon()
         return None
 
     def _fetched(self, code: types.CodeType, offset: int) -> None:
-        frame = sys._getframe(1)
-        self._await(frame.f_locals.get(code.co_varnames[0]), frame)
+        try:
+            frame = sys._getframe(1)
+            self._await(frame.f_locals.get(code.co_varnames[0]), frame)
+        except KeyboardInterrupt:
+            aside.interrupt_soon()
 
     def _await(self, array: Any, frame: types.FrameType) -> None:
         if threading.get_ident() != self._thread:

@@ -6,11 +6,14 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from jitmagic import aside
 from jitmagic.evidence import Evidence, Function, Wait, Where
 from jitmagic.rules import device_wait
 from jitmagic.rules.base import Thresholds
+from jitmagic.silent import waiting
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of it")
 
@@ -147,3 +150,18 @@ def test_nothing_is_listened_to_when_the_cell_has_ended(notebook, last):
     told = [sys.monitoring.get_tool(tool) for tool in range(6)]
     notebook.ok("%load_ext jitmagic")
     assert "jitmagic" not in told
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python tells nothing of it before")
+@pytest.mark.parametrize("asks", [np.asarray, float])
+def test_an_interrupt_that_comes_while_we_listen_is_raised_in_the_users_code(monkeypatch, asks):
+    def interrupted(waits, array, frame):
+        raise KeyboardInterrupt
+
+    sent = []
+    monkeypatch.setattr(aside, "start", sent.append)
+    monkeypatch.setattr(waiting.Waits, "_await", interrupted)
+    x = jnp.sum(jnp.ones(3))
+    with waiting.Waits():
+        assert asks(x) == 3
+    assert sent and set(sent) == {aside.wait_and_interrupt}
