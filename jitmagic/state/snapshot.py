@@ -467,7 +467,7 @@ class Snapshot:
                     inside = outside.held(value) if weak else (child for *_, child in _children(value))
                     below += itertools.islice(inside, _MOST_SHARED)
             level = below
-        if bystanders.are_there():  # whose calls may change it, too
+        if bystanders.at_work():  # whose calls may change it, too
             kept._shared.update(map(id, kept._entries[first:]))
 
     def holds(self, value: object) -> bool:
