@@ -31,11 +31,9 @@ from jitmagic.state.entries import (
     Entry,
     Kept,
     Keyed,
-    Numpy,
     Only,
     Origin,
     Sequence,
-    parts,
     random_state,
 )
 from jitmagic.state.values import LOCK, MISSING, REENTRANT, is_a, is_user_file, module_of, mro, own_dict
@@ -288,9 +286,7 @@ def process() -> list[Entry]:
         found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
         found.append(setting("with mesh", compat.meshes_entered, compat.put_meshes_entered))
     for path, shared in adapters.environments():
-        kept = (shared.settings, shared.functions, *shared.settings.values())
-        found += [entry for items in kept for entry in parts(items, path, attributes=False)]
-        found += [Numpy(v, path) for v in shared.settings.values() if is_a(v, np.ndarray)]
+        found += [Keyed(items, path, "item", "global") for items in (shared.settings, shared.functions)]
         found.append(Kept(shared.contexts, path, "global", _stacks, _put_stacks, _same_stacks))
     special: Any = sys.modules.get("scipy.special")
     if hasattr(special, "seterr"):

@@ -29,7 +29,7 @@ from jitmagic import raw
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
 from jitmagic.source.tree import looks_for_garbage
-from jitmagic.state import bystanders, ends, iterators, outside, roots, shut, tables, values
+from jitmagic.state import adapters, bystanders, ends, iterators, outside, roots, shut, tables, values
 from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
     LARGEST,
@@ -461,9 +461,12 @@ class Snapshot:
                 if not _is_atom(value) and not is_a(value, _OF_CODE) and not kept.holds(value):
                     kept._seen[id(value)] = value
                     weak = outside.entry_of(value, "", "global") if is_a(value, _WEAK) else None
-                    kept._entries += (
-                        [weak] if weak else parts(value, "<kept by a library>", attributes=_is_open(value))
-                    )
+                    if weak is not None:
+                        kept._entries.append(weak)
+                    elif is_a(value, np.ndarray):
+                        kept._entries.append(Numpy(value, _OF_LIBRARY))
+                    else:
+                        kept._entries += parts(value, _OF_LIBRARY, attributes=_is_open(value))
                     inside = outside.held(value) if weak else (child for *_, child in _children(value))
                     below += itertools.islice(inside, _MOST_SHARED)
             level = below
@@ -616,6 +619,8 @@ def _kept_for_all(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
     package = str(names.get("__name__", "")).partition(".")[0]
     for module in [v for v in found if is_a(v, types.ModuleType) and _root_of(v) == package]:
         found += [vars(module).get(name) for name in code.co_names]
+    environments = [shared for _, shared in adapters.environments()]
+    found += [value.settings for value in found if any(value is shared for shared in environments)]
     for value in found:
         if is_a(value, _SHARED_BY_ALL) and len(value) <= _MOST_SHARED:
             yield value
@@ -628,7 +633,8 @@ def _root_of(module: types.ModuleType) -> str:
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _SHARED_BY_ALL = (list, dict, set, collections.deque, *_WEAK)
 _OF_CODE = (type, types.ModuleType, *values.FUNCTIONS)
-_MOST_SHARED, _LEVELS_SHARED = 1000, 4
+_MOST_SHARED, _LEVELS_SHARED = 1000, 6
+_OF_LIBRARY = "<kept by a library>"
 
 
 def frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:

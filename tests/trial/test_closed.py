@@ -113,8 +113,8 @@ SHARED = {
         "(bs.environ.get('n'), bs.environ.get('dt'))",
     ),
     "what environ.set was given": (
-        "bs.environ.set(hist=[], table={'k': 0}, array=np.zeros(1))",
-        "bs.environ.get('hist').append(1); bs.environ.get('table')['k'] += 1; bs.environ.get('array')[0] += 1; k = 2.0",
+        "bs.environ.set(hist=[], table={'k': 0, 'below': {'rows': []}}, array=np.zeros(1))",
+        "bs.environ.get('table')['below']['rows'].append(1); bs.environ.get('hist').append(1); bs.environ.get('table')['k'] += 1; bs.environ.get('array')[0] += 1; k = 2.0",
         "(bs.environ.get('hist'), bs.environ.get('table'), bs.environ.get('array').tolist())",
     ),
     "environ.context": (
