@@ -19,7 +19,7 @@ def interrupt_soon() -> None:
     """Raise an interrupt that has come in the middle of work of ours in the user's code, just after. Raises it at once
     where the user's own handler is to decide."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt from None
     start(wait_and_interrupt)
 
 

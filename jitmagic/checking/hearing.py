@@ -12,7 +12,6 @@ import functools
 import inspect
 import itertools
 import operator
-import signal
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
 from jitmagic import aside
-from jitmagic.aside import wait_and_interrupt as _interrupt_soon
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
@@ -62,9 +60,7 @@ def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
         except KeyboardInterrupt as exc:
             if raised_by_users(exc):  # in a run of ours: the user's own call does so itself
                 return None
-            if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-                raise
-            aside.start(_interrupt_soon)
+            aside.interrupt_soon()
             return None
         except Exception as exc:
             hearing: Any = args[0]
