@@ -58,13 +58,18 @@ class Run:
     """Sources of the cells that ran since, in order."""
 
 
+def left_aside(request: Request, tree: ast.Module) -> set[str]:
+    """Functions that the magic takes only where it names them, for others call them than the user."""
+    return cells.not_for_jit(tree) | (cells.run_elsewhere(tree) if request.kind == "jit" else set())
+
+
 def taken(request: Request, tree: ast.Module) -> tuple[str, ...]:
     """The functions of a cell that its magic takes: those that it names, else every function of the top level but
     those that others call than the user."""
     if request.functions:
         return request.functions
     usable = [d.name for d in cells.definitions(tree) if not d.is_generator and not d.is_async]
-    aside = cells.not_for_jit(tree)
+    aside = left_aside(request, tree)
     if request.kind != "jit":
         aside |= cells.beside_compiled(tree)
     functions = tuple(n for n in usable if "." not in n and n not in aside)

@@ -89,6 +89,8 @@ class Subject:
         self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
         self.bound_as = self.name
         """The notebook's name for what was made of the function: `step` for the `inner` of a factory."""
+        self.is_named = False
+        """The magic line names it."""
         chosen = options if options is not None and options != JitOptions() else None
         self.options = chosen or own or of_custom_derivative(inner)
         self._short = getattr(inner, "__name__", type(inner).__name__)

@@ -29,6 +29,8 @@ class CallHandler(Protocol):
     original: Callable[..., object]
     """What the user's calls would run without us."""
     cell: CellSource
+    is_named: bool
+    """The magic line names it."""
 
     @property
     def compiles(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.request import Run
 from jitmagic.checking.users_jit import compiled_parts, held_by, is_object
-from jitmagic.checking.watched import Watched
+from jitmagic.checking.watched import Watched, checker_of
 from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells
@@ -110,7 +110,7 @@ class Watching:
             namespace=self.names, settings=replace(settings, compile=False) if own else settings,
             cell=self.run.source,
         )  # fmt: skip
-        checker.bound_as = target
+        checker.bound_as, checker.is_named = target, target in request.functions
         self.prepare(checker)
         checker.seen.earlier = self.run.earlier.get(target)
         self.run.checkers[target] = checker
@@ -147,10 +147,15 @@ def _called(calls: Iterable[ast.Module]) -> set[str]:
 
 
 def give_back(names: dict[str, object], tree: ast.Module) -> None:
-    """What an earlier cell had compiled, and this one hands to jax or uses as a decorator, is the user's again."""
+    """What an earlier cell had compiled, and this one hands to others or uses as a decorator, is the user's again."""
     watched = {name: value for name, value in list(names.items()) if is_a(value, Watched)}
-    for name in watched.keys() & cells.not_for_jit(tree) if watched else ():
-        names[name] = watched[name].plain_function
+    if not watched:
+        return
+    others, elsewhere = cells.not_for_jit(tree), cells.run_elsewhere(tree)
+    for name, value in watched.items():
+        checker = checker_of(value)
+        if name in others or (name in elsewhere and checker is not None and not checker.is_named):
+            names[name] = value.plain_function
 
 
 def _known_as(target: str, fn: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from jitmagic.checking.request import Request, taken
+from jitmagic.checking.request import Request, left_aside, taken
 from jitmagic.options import parameters_of
 from jitmagic.source import cell as cells
 
@@ -83,8 +83,11 @@ def none_taken(
     from jitmagic.checking.users_jit import compiled_in_use
 
     usable = [d for d in found if not d.is_generator and not d.is_async]
-    if not cells.not_for_jit(tree).isdisjoint(d.name for d in usable) or compiled_in_use(names, tree):
+    if compiled_in_use(names, tree):
         return ""
+    if aside := sorted(left_aside(request, tree) & {d.name for d in usable}):
+        how = f"to take it all the same, name it: %%{request.kind} -f {aside[0]}"
+        return f"nothing is {done}: {aside[0]} is a decorator, or called by others than you; {how}"
     methods = [d for d in usable if "." in d.name and not _is_special(d.name.rpartition(".")[2])]
     methods.sort(key=lambda d: len(d.parameters or ()) < 2)  # what is given something computes
     hint = f"; to {verb} a method, name it: %%{request.kind} -f {methods[0].name}" if methods else ""

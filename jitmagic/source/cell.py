@@ -361,6 +361,13 @@ _TAKERS = frozenset(
     "defvjp defjvp defjvps def_vmap def_partition def_impl def_abstract_eval".split()
 )
 """What takes functions that the host runs, or rules that jax itself calls when it needs them."""
+_RUNNERS = frozenset(
+    "Thread Timer start_new_thread signal.signal atexit.register events.register weakref.finalize observe on_click "
+    "add_done_callback add_signal_handler call_soon call_soon_threadsafe call_later call_at".split()
+)
+"""What runs a function at another time and throws away what it gives: it is there for what it changes."""
+_GIVEN_ALONE = {"submit": 1, "to_thread": 1, "run_in_executor": 2}
+"""What runs a function elsewhere, and how many arguments it has where that function gets none: a worker's loop."""
 
 
 def not_for_jit(tree: ast.AST) -> set[str]:
@@ -401,6 +408,21 @@ def _handed_over(tree: ast.AST) -> set[str]:
     defined = (n for n in _nodes(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     decorated = (n.name for n in defined if any(map(_takes, n.decorator_list)))
     return {*decorated, *(a.id for a in given if isinstance(a, ast.Name))}
+
+
+def run_elsewhere(tree: ast.AST) -> set[str]:
+    """Functions that a thread, a timer or an event runs, and that nobody gets a result of: nothing to compile."""
+    given = [
+        a for n in _nodes(tree) if isinstance(n, ast.Call) and _runs_elsewhere(n)
+        for a in (*n.args, *(k.value for k in n.keywords))
+    ]  # fmt: skip
+    return {a.id for a in given if isinstance(a, ast.Name)}
+
+
+def _runs_elsewhere(call: ast.Call) -> bool:
+    name, within = last_name(call.func), last_name(getattr(call.func, "value", call))
+    alone = _GIVEN_ALONE.get(name) == len(call.args) and not call.keywords
+    return alone or name in _RUNNERS or f"{within}.{name}" in _RUNNERS
 
 
 def _takes(function: ast.AST) -> bool:

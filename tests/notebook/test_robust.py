@@ -99,6 +99,50 @@ def test_a_callback_by_name_stays_a_function_of_the_host(notebook):
     assert type(notebook.ns["host"]).__name__ == "function" and notebook.ns["y"] == pytest.approx(1.84147)
 
 
+WORKER = (
+    "import queue, threading, weakref, _thread\nfrom concurrent.futures import Future, ThreadPoolExecutor\n"
+    "import ipywidgets\nq, out = queue.Queue(), []\nclass Held:\n    pass\n"
+    "def worker(*event):\n    while (item := q.get()) is not None:\n"
+    "        out.append(float(jnp.sum(item)))\n        q.task_done()\n"
+)
+FEED = "for i in range(3):\n    q.put(jnp.arange(3.0) + i)\nq.put(None)\n"
+RUN_BY_OTHERS = {
+    "a thread": "t = threading.Thread(target=worker)\nt.start()\nt.join()",
+    "a timer": "t = threading.Timer(0.01, worker)\nt.start()\nt.join()",
+    "a bare thread": "_thread.start_new_thread(worker, ())\nwhile len(out) < 3:\n    pass",
+    "an executor": "with ThreadPoolExecutor(1) as pool:\n    pool.submit(worker)",
+    "a slider": "s = ipywidgets.IntSlider()\ns.observe(worker, 'value')\ns.value = 3",
+    "a future": "f = Future()\nf.add_done_callback(worker)\nf.set_result(1)",
+    "an object's end": "held = Held()\nend = weakref.finalize(held, worker)\ndel held",
+}
+
+
+@pytest.mark.parametrize("run", RUN_BY_OTHERS.values(), ids=RUN_BY_OTHERS)
+def test_what_others_run_and_whose_result_nobody_gets_stays_a_function_of_python(notebook, run):
+    notebook.ok(f"%%jit --no-time\n{WORKER}{FEED}{run}")
+    assert "nothing is compiled: worker is a decorator, or called by others than you" in notebook.text
+    assert notebook.ns["out"] == [3.0, 6.0, 9.0]
+    notebook.ok(f"%%jit -q --no-time\n{WORKER}")
+    notebook.ok(FEED + run)
+    assert notebook.ns["out"] == [3.0, 6.0, 9.0]
+
+
+def test_what_the_magic_names_is_compiled_wherever_it_runs(notebook):
+    notebook.ok("import threading\n%jit -q --no-time -f f\ndef f(x):\n    return x * 2")
+    notebook.ok("t = threading.Thread(target=f, args=(3.0,))\nt.start()\nt.join()")
+    (found,) = notebook.report().functions
+    assert found.compiles == 1
+
+
+def test_what_an_executor_is_given_with_its_arguments_is_compiled(notebook):
+    notebook.ok(
+        "%%jit -q --no-time\nfrom concurrent.futures import ThreadPoolExecutor\ndef f(x):\n    return x * 2\n"
+        "with ThreadPoolExecutor(1) as pool:\n    y = float(pool.submit(f, 3.0).result())"
+    )
+    (found,) = notebook.report().functions
+    assert notebook.ns["y"] == 6.0 and found.compiles == 1
+
+
 PAIR = "class Pair:\n    def __init__(self, x, tag):\n        self.x, self.tag = x, tag\n"
 APART = (
     "def flatten(v):\n    return (v.x,), v.tag\n"
