@@ -30,6 +30,7 @@ class Tag(enum.Enum):
     AS_SEEN = "writes down a size as it was in the calls seen"
     CALLBACK = "hands something to the host while the program runs"
     VARIABLE = "puts a framework's variable where an array or a number was"
+    GUESS = "rests on a name: its proof alone shows that it is right, and without one it is not offered"
     UNTRIED = "asks something that may wait, or change something outside: it is not run"
 
 

@@ -153,6 +153,8 @@ class Search:
         """The first change for a place, where it can't be tried."""
         verdict = Verdict(False, f"not tried: {why}")
         for change in (c for family in families.of(kind) for c in offered(family, spot)):
+            if Tag.GUESS in change.tags:
+                continue
             with contextlib.suppress(SyntaxError, LookupError, CannotEdit):
                 return [Proved((change,), self._applied(change, spot), verdict)]
         return []
@@ -200,6 +202,8 @@ class Search:
             yield Proved(steps, attempt, untried)
             return
         if obstacle := self.verifier.obstacle():
+            if Tag.GUESS in steps[-1].tags:
+                return
             yield Proved(steps, attempt, Verdict(False, f"not tried: {obstacle}"))
             return
         if attempt in self.tried or not self._each_keeps(steps, spot.attempt, attempt):

@@ -223,6 +223,20 @@ def test_functions_that_may_wait_are_not_run_again() -> None:
 
 
 @pytest.mark.parametrize(
+    "loop",
+    [
+        "while (it := q.get()) is not None:\n        w = w + it",
+        "for _ in range(2):\n        w = w + q.get()",
+        "while True:\n        it = q.get()\n        if it is None: break\n        w = w + it",
+    ],
+)
+def test_what_each_turn_of_a_loop_asks_is_no_argument(loop: str) -> None:
+    setup = "import queue\nq = queue.Queue()\nfor v in (1.0, 2.0, None) * 9: q.put(v)\n"
+    cell = f"def f(w):\n    {loop}\n    return w\n"
+    assert finding("frozen-side-effect", cell, "f(1.0)", setup=setup).fixes == ()
+
+
+@pytest.mark.parametrize(
     ("cell", "call"),
     [
         ("def f(w):\n    x = next(rows)\n    return w + x\n", "f(1.0, x=next(rows))"),

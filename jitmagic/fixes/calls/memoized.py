@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.calls.callbacks import handed_out, through_callback
-from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.change import Change, Spot, Tag
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
@@ -40,7 +40,7 @@ def caches(spot: Spot) -> Iterator[Change]:
         library = spot.full(call).partition(".")[0] in _LIBRARIES
         if name.replace(".", "").isidentifier() and not library and not {root, name, last} & known:
             edits = spot.edits().replace(call.func, f"{name}.__wrapped__")
-            yield Change(f"call `{name}` past its cache", edits)
+            yield Change(f"call `{name}` past its cache", edits, tags=frozenset((Tag.GUESS,)))
 
 
 def memos(spot: Spot) -> Iterator[Change]:

@@ -37,7 +37,10 @@ def questions(spot: Spot) -> Iterator[Change]:
     ways = [(False, False), (True, False)] if not kinds & BLOCKING else []
     ways += [(False, True)] if kinds & (BLOCKING | ONCE) else []
     for question in around(spot, main, asked):
+        looped = spot.text.around(question, ast.For, ast.While) is not None  # each turn gets another answer
         for static, untried in ways:
+            if untried and looped:
+                continue
             with contextlib.suppress(CannotEdit):
                 name, edits, later = as_argument(spot, main, question)
                 yield Change(
