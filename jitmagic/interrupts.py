@@ -3,11 +3,15 @@ which wait for work of ours."""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
+
+from jitmagic import aside
 
 deferring: dict[int, int] = {}
 """Threads in which clean-up is under way, and how deep."""
@@ -61,6 +65,20 @@ def heeded() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
     if noted:
         raise KeyboardInterrupt
+
+
+def raise_soon() -> None:
+    """Raise an interrupt that has come in the middle of work of ours in the user's code, just after. Raises it at once
+    where the user's own handler is to decide."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        raise KeyboardInterrupt from None
+    aside.start(_wait_and_raise)
+
+
+def _wait_and_raise() -> None:
+    """Python raises it at once where it is: wait until that is the user's code again."""
+    time.sleep(1e-3)
+    _thread.interrupt_main()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
-from jitmagic import aside
+from jitmagic import interrupts
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
@@ -60,7 +60,7 @@ def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
         except KeyboardInterrupt as exc:
             if raised_by_users(exc):  # in a run of ours: the user's own call does so itself
                 return None
-            aside.interrupt_soon()
+            interrupts.raise_soon()
             return None
         except Exception as exc:
             hearing: Any = args[0]

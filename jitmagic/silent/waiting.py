@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jitmagic import aside
+from jitmagic import interrupts
 from jitmagic.evidence import Wait
 from jitmagic.source.tree import Source, walk
 from jitmagic.tracing import compat
@@ -110,7 +110,7 @@ class Waits:
             if isinstance(first, jax.Array) and not compat.is_tracer(first):
                 self._await(first, sys._getframe(1))
         except KeyboardInterrupt:
-            aside.interrupt_soon()
+            interrupts.raise_soon()
         return None
 
     def _fetched(self, code: types.CodeType, offset: int) -> None:
@@ -118,7 +118,7 @@ class Waits:
             frame = sys._getframe(1)
             self._await(frame.f_locals.get(code.co_varnames[0]), frame)
         except KeyboardInterrupt:
-            aside.interrupt_soon()
+            interrupts.raise_soon()
 
     def _await(self, array: Any, frame: types.FrameType) -> None:
         if threading.get_ident() != self._thread:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pytest
 
-from jitmagic import aside, interrupts, patches
+from jitmagic import interrupts, patches
 from jitmagic.checking import hearing
 from jitmagic.trial import quiet
 from tests.notebook.test_arrival import session
@@ -558,7 +558,7 @@ RAISES = {
 @pytest.mark.parametrize("magic", ["%%jitcheck -q", "%%jitcheck --rerun"])
 def test_an_interrupt_that_the_users_code_raises_comes_once(notebook, magic, name, monkeypatch):
     sent = []
-    monkeypatch.setattr(aside, "wait_and_interrupt", lambda: sent.append(1))
+    monkeypatch.setattr(interrupts, "raise_soon", lambda: sent.append(1))
     notebook.ok("def stop(x):\n    raise KeyboardInterrupt")
     error = notebook.error(f"{magic}\ndef f(x):\n    {RAISES[name]}\nf(1.0)")
     assert isinstance(error, KeyboardInterrupt) and not sent

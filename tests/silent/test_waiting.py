@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic import aside
+from jitmagic import interrupts
 from jitmagic.evidence import Evidence, Function, Wait, Where
 from jitmagic.rules import device_wait
 from jitmagic.rules.base import Thresholds
@@ -159,9 +159,9 @@ def test_an_interrupt_that_comes_while_we_listen_is_raised_in_the_users_code(mon
         raise KeyboardInterrupt
 
     sent = []
-    monkeypatch.setattr(aside, "start", sent.append)
+    monkeypatch.setattr(interrupts, "raise_soon", lambda: sent.append(asks))
     monkeypatch.setattr(waiting.Waits, "_await", interrupted)
     x = jnp.sum(jnp.ones(3))
     with waiting.Waits():
         assert asks(x) == 3
-    assert sent and set(sent) == {aside.wait_and_interrupt}
+    assert sent and set(sent) == {asks}
