@@ -33,6 +33,7 @@ LAYERS = (
         "work",
         "raw",
         "aside",
+        "listeners",
     ),
     ("source",),
     ("correction",),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
-from jitmagic import interrupts
+from jitmagic import interrupts, listeners
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
@@ -27,7 +27,6 @@ from jitmagic.state.frozen import Frozen
 from jitmagic.state.values import cell_contents, is_array
 from jitmagic.tracing.compat import begins_with, trace_state_clean
 from jitmagic.tracing.locate import frames_of, raised_by_users
-from jitmagic.trial.permission import free_tool, tools_paused
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
 P = ParamSpec("P")
@@ -272,7 +271,7 @@ class Hearing:
         self.listens = True
         self.left = MOST_LATER if all(h.is_later for h in self._all()) else MOST_EVENTS
         calls_diagnosed.update(dict.fromkeys(self.heard, self._is_diagnosed))
-        if sys.version_info >= (3, 12) and self.tool is None and (tool := free_tool()) is not None:
+        if sys.version_info >= (3, 12) and self.tool is None and (tool := listeners.free_tool()) is not None:
             self.tool, events = tool, sys.monitoring.events
             sys.monitoring.register_callback(tool, events.PY_START, self._started)
             sys.monitoring.register_callback(tool, events.PY_RETURN, self._returned)
@@ -459,18 +458,14 @@ class Hearing:
     @contextlib.contextmanager
     def _unheard(self) -> Iterator[None]:
         """While a call is looked at, nothing is heard of what is called for that."""
-        profiling, tracing, listened = sys.getprofile(), sys.gettrace(), self.listens
+        listened, profiling = self.listens, sys.getprofile()
         self.listens = False
-        if profiling is not None:
+        if profiling == self._profile:
             sys.setprofile(None)
-        if tracing is not None:
-            sys.settrace(None)
         try:
-            with tools_paused():
+            with listeners.paused():
                 yield
         finally:
             self.listens = listened
-            if tracing is not None:
-                sys.settrace(tracing)
-            if profiling is not None:
+            if profiling == self._profile:
                 sys.setprofile(profiling)

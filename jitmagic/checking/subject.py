@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from jitmagic import evidence as ev
-from jitmagic import report
+from jitmagic import listeners, report
 from jitmagic.checking import tracebacks
 from jitmagic.checking.seen import KeptCall, Seen, Variants
 from jitmagic.checking.shim import Shim
@@ -450,7 +450,13 @@ class Subject:
     def guarded(self, step: Callable[..., T], *args: object) -> T | None:
         """The result of a step of ours; where it fails, the user gets one line and goes on."""
         try:
-            with ledger.unasked(), allowing(self.settings.rerun), alarms_held(), none_awaited():
+            with (
+                ledger.unasked(),
+                allowing(self.settings.rerun),
+                alarms_held(),
+                none_awaited(),
+                listeners.paused(),
+            ):
                 return step(*args)
         except KeyboardInterrupt as exc:
             tracebacks.shorten(exc, tuple)

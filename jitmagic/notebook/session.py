@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult
 
+from jitmagic import listeners
 from jitmagic.checking.request import Request, Run, may_be_rerun
 from jitmagic.interrupts import alarms_held
 from jitmagic.notebook import options_at_end, targets
@@ -56,7 +57,7 @@ def name_bound(names: Sequence[str]) -> None:
 def _aside(what: str, step: Callable[..., object], *args: object) -> None:
     """A step of ours beside the user's cell: where it fails, one line says so and the cell goes on."""
     try:
-        with interruptible():
+        with interruptible(), listeners.paused():
             step(*args)
     except UsageError:
         raise

@@ -18,14 +18,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jitmagic import interrupts
+from jitmagic import interrupts, listeners
 from jitmagic.evidence import Wait
 from jitmagic.source.tree import Source, walk
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.sites import Site, site_of
 from jitmagic.trial import quiet
-from jitmagic.trial.permission import free_tool
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _READERS = frozenset(map(id, (
@@ -71,7 +70,7 @@ class Waits:
     def start(self) -> None:
         """Begin to listen, where Python can tell."""
         self._began = self._free_since = perf_counter()
-        if sys.version_info >= (3, 12) and (tool := free_tool(_TOOL)) is not None:
+        if sys.version_info >= (3, 12) and (tool := listeners.free_tool(_TOOL)) is not None:
             self._tool, self._thread, events = tool, threading.get_ident(), sys.monitoring.events
             self._codes = compat.code_that_fetches()
             sys.monitoring.register_callback(tool, events.PY_START, self._fetched)

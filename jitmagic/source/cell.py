@@ -363,7 +363,8 @@ _TAKERS = frozenset(
 """What takes functions that the host runs, or rules that jax itself calls when it needs them."""
 _RUNNERS = frozenset(
     "Thread Timer start_new_thread signal.signal atexit.register events.register weakref.finalize observe on_click "
-    "add_done_callback add_signal_handler call_soon call_soon_threadsafe call_later call_at".split()
+    "add_done_callback add_signal_handler call_soon call_soon_threadsafe call_later call_at settrace setprofile "
+    "addaudithook register_callback".split()
 )
 """What runs a function at another time and throws away what it gives: it is there for what it changes."""
 _GIVEN_ALONE = {"submit": 1, "to_thread": 1, "run_in_executor": 2}

@@ -367,8 +367,9 @@ class Iterator_(Entry):
                     self.original = self.iterator = fresh
 
     def stand_in(self, memo: dict[int, object]) -> None:
-        self.iterator = iterators.copied(self.original, memo)
-        self.place.put(self.iterator)
+        if self.place.look() is self.original:  # and not what the notebook had under this name before
+            self.iterator = iterators.copied(self.original, memo)
+            self.place.put(self.iterator)
 
 
 class Cache(Entry):
@@ -397,10 +398,13 @@ class Cache(Entry):
             self.old = self.cached.cache_info()
 
     def stand_in(self, memo: dict[int, object]) -> None:
-        fresh: Any = memo.get(id(self.original))
+        if self.place.look() is not self.original:
+            return
+        original: Any = self.original
+        fresh: Any = memo.get(id(original))
         if fresh is None:
-            make = functools.lru_cache(**self.original.cache_parameters())
-            fresh = memo[id(self.original)] = make(self.original.__wrapped__)
+            make = functools.lru_cache(**original.cache_parameters())
+            fresh = memo[id(original)] = make(original.__wrapped__)
             fresh.__dict__.update(values.own_dict(self.original) or {})
         self.place.put(fresh)
         self.cached, self.old = fresh, fresh.cache_info()

@@ -73,6 +73,8 @@ class Reach:
     """What a callable can read and run. Values are looked up when asked for, never kept."""
 
     roots: list[Root] = field(default_factory=list)
+    called: object = None
+    """The callable itself, whoever's it is."""
     functions: tuple[Function, ...] = ()
     """User functions reached, the callable itself first."""
     modules_used: list[tuple[str, Facts, list[Use], int]] = field(default_factory=list)

@@ -75,6 +75,7 @@ class _Scan:
         """Default random states of frameworks that the functions name, by path."""
 
     def run(self, fn: object, receiver: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Reach:
+        self.reach.called = fn
         bound, plain = unwrap(fn)
         receiver = bound if receiver is None else receiver
         self.target, self.receiver = plain, receiver

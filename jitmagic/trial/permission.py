@@ -14,7 +14,8 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jitmagic.state import outside, snapshot, values
+from jitmagic.listeners import free_tool
+from jitmagic.state import outside, snapshot, values, wrappers
 from jitmagic.tracing.libraries import HARMLESS, LIBRARIES
 
 _NAMES = frozenset(
@@ -94,6 +95,18 @@ def obstacle(called: object, first: object = None) -> str:
     cls = next((c for c in theirs if name in values.class_dict(c)), cls)
     fine = outside.is_standard(own) or outside.is_in_memory(own)
     return "" if fine else _judged(f"{values.module_of(cls)}.{cls.__qualname__}.{name}")
+
+
+def decorator(called: object) -> str:
+    """The full name of what a library has put around a function of the user's and may not be called unasked; '' where
+    there is nothing of the kind."""
+    for _ in range(_LAYERS):
+        plain = values.is_a(called, types.FunctionType | types.MethodType | functools.partial)
+        if plain or not values.is_user_class(type(called)):
+            if called is not None and (name := obstacle(called)):
+                return name
+        called = wrappers.inner(called)
+    return ""
 
 
 def _of_code(code: types.CodeType, names: dict[str, object], first: object = None) -> str:
@@ -270,6 +283,10 @@ class Watch:
             first = called.__self__
             method = getattr(type(first), called.__name__, None)
             called = method if type(method) is types.MethodDescriptorType else called
+        if type(first) is types.FunctionType and self.fine.get(id(first)) is not first:  # it is handed on
+            if name := decorator(first):
+                self.refuse(name)
+            self.fine[id(first)] = first
         if self.fine.get(id(called)) is called:
             self.familiar += 1
             return
@@ -333,45 +350,9 @@ class Watch:
 
 _KEEPING = LIBRARIES | {"tqdm"}
 """Libraries whose functions change what is put back, what they keep for all their callers included."""
+_LAYERS = 20
+"""Decorators of one function that are looked through."""
 _MOST = 100
 """Calls of the same thing in turn at one place, after which no more are looked at there."""
 _FAMILIAR = 20_000
 """Calls in turn of what was called before, after which Python 3.11 looks at no more: each costs a microsecond there."""
-_TOOL, _TOOLS = "jitmagic", 6
-"""What Python knows listeners of ours by, and how many of all it may know."""
-
-
-def free_tool(*wanted: int) -> int | None:
-    """A number under which Python tells of events from 3.12 on; None where others have them all."""
-    if sys.version_info >= (3, 12):
-        for tool in wanted or (4, 3):
-            with contextlib.suppress(ValueError):
-                sys.monitoring.use_tool_id(tool, _TOOL)
-                return tool
-    return None
-
-
-@contextlib.contextmanager
-def tools_paused() -> Iterator[None]:
-    """While this holds, profilers and debuggers of the user's are told of nothing, from Python 3.12 on."""
-    if sys.version_info < (3, 12):
-        yield
-        return
-    monitoring, told = sys.monitoring, []
-    for tool in range(_TOOLS):
-        if monitoring.get_tool(tool) in (None, _TOOL):
-            continue
-        for event in _EVENTS:
-            if (callback := monitoring.register_callback(tool, event, None)) is not None:
-                told.append((tool, monitoring.get_tool(tool), event, callback))
-    try:
-        yield
-    finally:
-        for tool, name, event, callback in told:
-            if monitoring.get_tool(tool) == name:
-                monitoring.register_callback(tool, event, callback)
-
-
-_EVENTS: list[int] = []
-if sys.version_info >= (3, 12):
-    _EVENTS += filter(None, vars(sys.monitoring.events).values())

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitmagic import aside, patches
+from jitmagic import aside, listeners, patches
 from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, ends, shut, snapshot
@@ -128,13 +128,7 @@ class _Streams:
     def _begin_hold(self, timed: bool) -> None:
         """All but plain text: warnings, log records, rich output; what can't be undone is refused."""
         _listen()
-        if (tracing := sys.gettrace()) is not None:  # the user's, which shall not see what nobody asked for
-            sys.settrace(None)
-            self.stack.callback(sys.settrace, tracing)
-        if (profiling := sys.getprofile()) is not None:
-            sys.setprofile(None)
-            self.stack.callback(sys.setprofile, profiling)
-        self.stack.enter_context(permission.tools_paused())
+        self.stack.enter_context(listeners.paused())
         self.stack.enter_context(compat.failed_traces_let_go())
         streams = {id(s): s for n in _STREAMS if (s := _real(getattr(sys, n))) is not None}.values()
         writing = [getattr(type(s), "write", None) for s in streams]  # which others may have kept as it is
@@ -155,9 +149,11 @@ class _Streams:
         self._replace(threading.Condition, "wait", self._wait)
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
         publisher = getattr(shell, "display_pub", None)
-        for name in ("publish", "clear_output"):
-            if publisher is not None and hasattr(publisher, name):
-                self._hold(publisher, name)
+        for holder, name in (
+            (publisher, "publish"), (publisher, "clear_output"), (shell, "showtraceback"), (shell, "showsyntaxerror"),
+        ):  # fmt: skip
+            if hasattr(holder, name):
+                self._hold(holder, name)
         unsent = widgets.Unsent()
         self.stack.callback(unsent.forget)
         for holder, name in widgets.channels():
@@ -387,7 +383,7 @@ def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
 
 def _refuse_call(name: str) -> None:
     if _streams.held():
-        _refuse(f"it calls `{name}`, which may leave something behind", sure=_is_of_python(name))
+        _refuse(_calls(name), sure=_is_of_python(name))
 
 
 def _code_begins(frame: types.FrameType) -> bool:
@@ -623,7 +619,7 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
     can_be_left = ends.can_be_left(reach.functions)
     with unwinding.kept_apart(can_be_left):
         before = snapshot.take(reach)
-        if lost := drains(before, traced=traced):
+        if lost := _of_decorator(reach.called) or drains(before, traced=traced):
             raise Refused(lost)
         with snapshot.in_force(before):
             try:
@@ -684,6 +680,15 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
         yield
     finally:
         now.restore()
+
+
+def _of_decorator(called: object) -> Obstacle | None:
+    name = permission.decorator(called)
+    return Obstacle(_calls(name) + ALLOW, sure=_is_of_python(name)) if name else None
+
+
+def _calls(name: str) -> str:
+    return f"it calls `{name}`, which may leave something behind"
 
 
 def drains(before: snapshot.Snapshot, *, traced: bool = False) -> Obstacle | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import nbformat
@@ -130,6 +131,43 @@ def test_a_usage_error_fails_the_cell():
     assert "--bogus" in str(output)
     with pytest.raises(CellExecutionError):
         execute("%load_ext jitmagic", "%%jit --bogus\ndef f(x):\n    return x")
+
+
+LISTENERS = {
+    "a profiler": ("def hear(frame, event, arg): n[event] = 1", "sys.setprofile(hear)", "print(sys.getprofile() is hear)"),
+    "a tracer": (
+        "def hear(frame, event, arg):\n    n[event] = 1\n    return hear",
+        "sys.settrace(hear)", "print(sys.gettrace() is hear)",
+    ),
+    "a tool": (
+        "def hear(code, at): n[code.co_name] = n.get(code.co_name, 0) + 1",
+        "m = sys.monitoring; m.use_tool_id(2, 'mine'); m.register_callback(2, m.events.PY_START, hear); "
+        "m.set_events(2, m.events.PY_START)",
+        "print(n['f'], m.register_callback(2, m.events.PY_START, None) is hear)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12: 3.11 has one listener alone")
+@pytest.mark.parametrize("what", LISTENERS)
+def test_a_listener_of_the_users_reads_the_notebook_and_stays(what):
+    """It is made in the cell that is run again: in runs of ours its names are not there, and it fails or hangs."""
+    hear, begin, look = LISTENERS[what]
+    body = "import jax.numpy as jnp, sys\nn = {}\n" + hear
+    body += f"\ndef f(x):\n    return x if x.sum() > 0 else -x\n{begin}\ny = f(jnp.ones(2))"
+    seen = [execute("%load_ext jitmagic", head + body, look)[2].outputs for head in ("", "%%jitcheck\n")]
+    assert seen[0] and seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("options", ["", " --rerun"])
+def test_a_traceback_that_a_widget_shows_is_shown_for_the_users_own_call_alone(options):
+    cells = execute(
+        "%load_ext jitmagic\nimport ipywidgets, jax.numpy as jnp\nout = ipywidgets.Output()",
+        f"%%jitcheck{options}\n@out.capture()\ndef f(x):\n    return float(x.sum())\ny = f(jnp.ones(2))",
+        "print(y)",
+    )
+    assert reports(cells[1]) and not any(o.output_type == "error" for o in cells[1].outputs)
+    assert cells[2].outputs[0].text == "2.0\n"
 
 
 class TestTheQuickstart:

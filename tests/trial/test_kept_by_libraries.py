@@ -69,3 +69,75 @@ def test_what_a_library_keeps_for_all(notebook: Notebook, what, tmp_path, monkey
         assert seen[0] == seen[1]
     finally:
         sys.modules.pop("haiku", None)
+
+
+DECORATORS = """
+import functools
+CALLS = []
+class Core: n = 0
+def traced(fn):
+    @functools.wraps(fn)
+    def inner(*args):
+        CALLS.append(1)
+        Core.n += 1
+        return fn(*args)
+    return inner
+class Tracker:
+    def __init__(self, fn):
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+    def __call__(self, *args):
+        CALLS.append(1)
+        return self.fn(*args)
+"""
+BODY = "(x):\n    return x * 2 if x.sum() > 0 else x\n"
+DECORATED = {
+    "a function": f"@lib.traced\ndef f{BODY}y = f(x)",
+    "an object": f"@lib.Tracker\ndef f{BODY}y = f(x)",
+    "within a compiled one": "@jax.jit\n@lib.traced\ndef f(x):\n    return x * 2\ny = f(x)",
+    "around a compiled one": "@lib.traced\n@jax.jit\ndef f(x):\n    return x * 2\ny = f(x)",
+}
+HANDED_ON = {
+    "to jax": "jax.vmap(h)(x)",
+    "to Python": "sum(map(h, [x]))",
+    "to a loop": "jax.lax.scan(lambda c, v: (h(c), v), x, x)[0]",
+    "to a tree": "jax.tree_util.tree_map(h, {'a': x})['a']",
+}
+
+
+@pytest.fixture
+def lib(notebook: Notebook, tmp_path, monkeypatch):
+    """A library of which nothing is known, with decorators that count calls."""
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "lib_of_decorators.py").write_text(DECORATORS)
+    monkeypatch.syspath_prepend(str(packages))
+    notebook.ok("import lib_of_decorators as lib\nx = jnp.ones(2)")
+    yield
+    sys.modules.pop("lib_of_decorators", None)
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jitcheck\n"])
+@pytest.mark.parametrize("what", DECORATED)
+def test_a_decorator_of_which_nothing_is_known_runs_in_the_users_calls_alone(
+    notebook: Notebook, lib, what, magic
+):
+    notebook.ok(magic + DECORATED[what])
+    assert notebook.ok("len(lib.CALLS)") == 1
+    (told,) = notebook.report().functions
+    assert any("it calls `lib_of_decorators." in note for note in told.notes)
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="needs Python 3.12: what is called is told with its argument"
+)
+@pytest.mark.parametrize("what", HANDED_ON)
+def test_what_is_handed_on_and_of_which_nothing_is_known_runs_in_the_users_calls_alone(
+    notebook: Notebook, lib, what
+):
+    notebook.ok("import jax\n@lib.traced\ndef h(x):\n    return x * 2")
+    cell = f"def f(x):\n    y = {HANDED_ON[what]}\n    return y if x.sum() > 0 else x\n"
+    notebook.ok(cell + "y = f(x)")
+    calls = notebook.ok("len(lib.CALLS)")
+    notebook.ok(f"lib.CALLS.clear()\n%jitcheck -q\n{cell}y = f(x)")
+    assert notebook.ok("len(lib.CALLS)") == calls

@@ -119,6 +119,25 @@ def test_what_the_users_tool_is_told_of_one_function_are_their_own_calls(noteboo
         notebook.ok("m.register_callback(1, m.events.PY_START, None)\nm.free_tool_id(1)")
 
 
+ITERATORS = {
+    "of a list": "iter([1.0, 2.0, 3.0])", "a count": "itertools.count()", "in a list": "[iter([1.0, 2.0, 3.0])]",
+    "a cache": "functools.lru_cache(lambda n: n + 1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ITERATORS)
+def test_an_object_that_the_cell_makes_is_rewound_for_a_later_cell(notebook: Notebook, what):
+    use = {"in a list": "next(o.it[0])", "a cache": "o.it(1.0)"}.get(what, "next(o.it)")
+    notebook.ok(
+        f"%%jitcheck\nimport functools, itertools\nclass Data:\n    def __init__(self): self.it = {ITERATORS[what]}\n"
+        f"data = Data()\ndef f(x, o): return x + {use}\ny = f(jnp.ones(2), data)"
+    )
+    notebook.ok("y = f(y, data)")
+    notebook.report()
+    assert "itself failed" not in notebook.text
+    assert notebook.ok(use.replace("o.", "data.")) == {"a count": 2, "a cache": 2.0}.get(what, 3.0)
+
+
 def test_a_view_that_is_let_go_of_in_the_cell_is_no_error_of_ours(notebook: Notebook):
     notebook.ok(
         f"{CHECK}b = bytearray(8)\nview = memoryview(b)\ndef f(x):\n    view[0] = 1\n    return x\ny = f(1.0)\nview.release()"
