@@ -378,6 +378,8 @@ class Checker(Subject):
         self, target: Any, staged: stages.Staged, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Any:
         """A first call of which nothing lives on but its program: it is neither compared nor timed."""
+        if (lost := quiet.drains(staged.before)) is not None:
+            self.tell_of(lost, args, kwargs)
         why, staged.before = ends.why(staged.before.noticed), None
         self.seen.loosen()
         self.seen.note(f"{report.PLAIN_RUN}was left out: {why}")

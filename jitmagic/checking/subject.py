@@ -40,11 +40,12 @@ from jitmagic.state.reads import writes_of
 from jitmagic.state.state_program import StateProgram
 from jitmagic.state.taken_out import Taken
 from jitmagic.state.uses import facts_of
-from jitmagic.state.values import contains_tracer, is_array, is_endless
+from jitmagic.state.values import contains_tracer, is_array, is_endless, module_of
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import foreign, ledger, stages, trees
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, signature_key
+from jitmagic.tracing.libraries import HARMLESS
 from jitmagic.tracing.messages import is_out_of_memory, is_too_deep
 from jitmagic.trial import quiet
 from jitmagic.trial.permission import allowing
@@ -282,12 +283,19 @@ class Subject:
         return found
 
     def users_own(self, writes: Sequence[ev.Write], reach: Reach) -> list[ev.Write]:
-        """The writes without those to private attributes that no code of the user's names: a library's memos."""
+        """The writes without those to private attributes that no code of the user's names: memos of libraries. Of
+        objects of Python's own, those are told as changes of the object."""
         if not writes:
             return []
         known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
-        private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
-        return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]
+        found = []
+        for write in writes:
+            names = set(re.findall(r"\.(_\w+)", write.path))
+            if write.tracer or not names or names & known:
+                found.append(write)
+            elif (whole := reach.library_object(write.path)) is not None and _acts(whole.look()):
+                found.append(replace(write, path=whole.path, action="changed", before="", after=""))
+        return found
 
     def inputs(self, args: Sequence[object], kwargs: dict[str, object]) -> list[object]:
         """Leaves that the traced program takes for this call, dynamic variables first."""
@@ -492,6 +500,17 @@ class Subject:
                 print(f"jitmagic: {line}", file=sys.stderr)
             finally:
                 self._telling = False
+
+
+def _acts(value: object) -> bool:
+    """It is of a class of Python's library that may be used in runs of ours, and keeps no memo: there for what it
+    changes."""
+    library = module_of(type(value)).partition(".")[0].lstrip("_")
+    return library in HARMLESS and library in sys.stdlib_module_names and library not in _REMEMBERING
+
+
+_REMEMBERING = frozenset("enum fractions functools inspect logging pathlib re string typing".split())
+"""Parts of Python's library whose objects remember what they have computed."""
 
 
 def leaves_of(tree: object) -> list[Any]:

@@ -139,7 +139,7 @@ def _written(evidence: Evidence, writes: list[Write]) -> Finding:
     names = list(dict.fromkeys(map(_holder, writes)))
     values = (
         f" (from {short(first.before, 30)} to {short(first.after, 30)})"
-        if first.before and first.after
+        if first.before and first.after and first.before != first.after
         else ""
     )
     once = all(w.settled for w in writes)
@@ -155,7 +155,9 @@ def _written(evidence: Evidence, writes: list[Write]) -> Finding:
         culprits=list(dict.fromkeys([*names, *(w.path for w in writes), root(first.path)])),
         severity="note" if once else None,
         help=f"take {quoted(names[0])} as an argument and return the new value, or declare it dynamic "
-        f"(`--dyn {names[0]}`)",
+        f"(`--dyn {names[0]}`)"
+        if first.before != first.after or first.action != "changed"
+        else f"change {quoted(names[0])} outside of `{function}`, or through `jax.debug.callback`",
     )
 
 

@@ -367,7 +367,7 @@ class Iterator_(Entry):
                     self.original = self.iterator = fresh
 
     def stand_in(self, memo: dict[int, object]) -> None:
-        if self.place.look() is self.original:  # and not what the notebook had under this name before
+        if self.place.exists():  # the notebook may have had nothing under this name when the cell began
             self.iterator = iterators.copied(self.original, memo)
             self.place.put(self.iterator)
 
@@ -398,7 +398,7 @@ class Cache(Entry):
             self.old = self.cached.cache_info()
 
     def stand_in(self, memo: dict[int, object]) -> None:
-        if self.place.look() is not self.original:
+        if not self.place.exists():
             return
         original: Any = self.original
         fresh: Any = memo.get(id(original))

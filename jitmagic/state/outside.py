@@ -189,9 +189,7 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
     if is_a(value, _CDATA) and not is_a(value, ctypes._Pointer):
         return kept(_bytes_of, _put_bytes)
     if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
-        return Kept(
-            value, "", origin, lambda v: list(v.items()), _put_pairs, _same_pairs
-        )  # a cache, most often
+        return kept(lambda v: list(v.items()), _put_pairs, _same_pairs)
     if is_a(value, weakref.WeakSet):
         return kept(set, _put_members)
     if (kind := tables.kind_of(value)) == "Index":

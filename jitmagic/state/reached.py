@@ -17,7 +17,7 @@ from jitmagic.evidence import Where
 from jitmagic.state import values
 from jitmagic.state.adapters import INTERNAL, adapter_for
 from jitmagic.state.iterators import is_iterator
-from jitmagic.state.paths import LIMIT, Place
+from jitmagic.state.paths import LIMIT, PathError, Place, parse
 from jitmagic.state.uses import Facts, Use
 from jitmagic.state.values import MISSING, Child, is_a, is_user_class
 
@@ -116,6 +116,21 @@ class Reach:
         """A function may ask for this attribute, or item."""
         return place.kind != "attribute" or self.any_attribute or place.key in self.attributes
 
+    def library_object(self, path: str) -> Place | None:
+        """The first object of a library's on the way to a path: what lies deeper is its own affair."""
+        try:
+            wanted = parse(path)
+        except PathError:
+            return None
+        found = next((r.place for r in self.roots if r.path == wanted.root), None)
+        if found is None:
+            return None
+        for step in wanted.steps:
+            if _is_of_library(found.look()):
+                return found
+            found = found.below(step.kind, step.key)
+        return found if _is_of_library(found.look()) else None
+
     def values(self) -> Iterator[Root]:
         """The roots and everything below them, containers and objects included."""
         for root in self.roots:
@@ -193,6 +208,12 @@ def _ends(value: object) -> bool:
         return True
     plain = type(value) in (list, tuple, set, frozenset, collections.deque) and len(value) > _PLAIN_DATA  # type: ignore[arg-type]
     return plain and all(type(v) in values.SCALARS for v in value)  # type: ignore[attr-defined]
+
+
+def _is_of_library(value: object) -> bool:
+    """An object, and no plain container or module, whose class is not the user's."""
+    plain = value is MISSING or is_a(value, types.ModuleType) or values.module_of(type(value)) == "builtins"
+    return not plain and not is_user_class(type(value))
 
 
 def is_random_state(value: object) -> bool:

@@ -32,7 +32,7 @@ from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, ends, shut, snapshot
 from jitmagic.state.reached import Reach
-from jitmagic.state.values import is_user_file
+from jitmagic.state.values import is_user_file, module_of
 from jitmagic.tracing import compat, ledger, messages, stages, unwinding
 from jitmagic.tracing.libraries import LIBRARIES
 from jitmagic.tracing.locate import raised_by_users
@@ -704,14 +704,28 @@ def drains(before: snapshot.Snapshot, *, traced: bool = False) -> Obstacle | Non
 
 
 def changed(before: snapshot.Snapshot) -> tuple[tuple[str, bool], ...]:
-    """The same as paths, of what does not compute and is no memory; with `--rerun`, which allows all, too."""
+    """The same as paths, of what does not compute and is no memory, by the library's object that it is part of; with
+    `--rerun`, which allows all, too."""
     everything = permission.is_allowed()
     return tuple(
-        (path, _is_of_python(name))
-        for path, name in before.drained.items()
-        if not before.is_memory(path)
-        and name.partition(".")[0] not in _COMPUTING
-        and (everything or not permission.is_allowed(name))
+        dict.fromkeys(
+            _whole(path, _is_of_python(name), before)
+            for path, name in before.drained.items()
+            if not before.is_memory(path)
+            and name.partition(".")[0] not in _COMPUTING
+            and (everything or not permission.is_allowed(name))
+        )
+    )
+
+
+def _whole(path: str, of_python: bool, before: snapshot.Snapshot) -> tuple[str, bool]:
+    """`logger` for `logger._core.levels`, where the user's code names no more; and whether Python's own library has its
+    class."""
+    whole = before.reach.library_object(path)
+    return (
+        (whole.path, _is_of_python(f"{module_of(type(whole.look()))}."))
+        if whole is not None
+        else (path, of_python)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,72 @@ def test_what_is_done_once_is_told_at_its_line(notebook: Notebook, tmp_path: Pat
     [finding] = told(notebook)
     assert finding.severity == "warning" and finding.span and finding.span.source == line
     assert "later calls leave it out" in finding.message
+
+
+FIGURE = """
+class _Core:
+    def __init__(self):
+        self.lines, self.n = open(os.devnull), 0
+class Figure:
+    def __init__(self):
+        self._core = _Core()
+    def add_line(self, n):
+        self._core.n += n
+"""
+
+
+@pytest.mark.parametrize("held", ["fig", "plot.fig", "figs[0]"])
+def test_a_part_of_an_object_of_a_library_is_told_as_the_object(notebook, tmp_path, monkeypatch, held):
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "lib_of_figures.py").write_text("import os\n" + FIGURE)
+    monkeypatch.syspath_prepend(str(packages))
+    notebook.ok(
+        "import lib_of_figures, types\nfig = lib_of_figures.Figure()\nclass Plot: pass\nplot = Plot()\n"
+        "plot.fig, figs = fig, [fig]"
+    )
+    notebook.ok(f"%%jit --no-time\ndef f(x):\n    {held}.add_line(x.ndim + 1)\n    return x * 2\nf(1.0)")
+    [finding] = told(notebook)
+    assert finding.severity == "warning" and finding.span and "add_line" in finding.span.source
+    monkeypatch.delitem(sys.modules, "lib_of_figures")
+
+
+def test_what_a_queue_is_given_is_told_where_the_cell_asks_what_is_alive(notebook: Notebook):
+    notebook.ok(
+        "%%jit --no-time\nimport queue, weakref\nseen, q = weakref.WeakSet(), queue.SimpleQueue()\n"
+        "def f(x):\n    q.put(1)\n    return x * 2\nf(1.0)"
+    )
+    assert [f.span.source for f in told(notebook) if f.span] == ["q.put(1)"]
+
+
+OF_PYTHON = {
+    "a semaphore": ("sem = threading.Semaphore(9)", "sem.acquire()", "sem"),
+    "an event": ("e = threading.Event()", "e.set()", "e"),
+    "a stack of ends": ("s = contextlib.ExitStack()", "s.callback(print)", "s"),
+    "a dict of weak keys": ("w = weakref.WeakKeyDictionary(); w[K] = 0", "w[K] += 1", "w"),
+    "a dict of weak values": ("w = weakref.WeakValueDictionary()", "w[len(w)] = K", "w"),
+    "an attribute": ("k = K(); k.sem = threading.Semaphore(9)", "k.sem.acquire()", "k.sem"),
+}
+
+
+@pytest.mark.parametrize("what", OF_PYTHON)
+def test_what_an_object_of_pythons_keeps_for_itself_is_told_as_the_object(notebook: Notebook, what: str):
+    setup, line, path = OF_PYTHON[what]
+    notebook.ok(f"import contextlib, threading, weakref\nclass K: pass\n{setup}")
+    notebook.ok(f"%%jit --no-time\ndef f(x):\n    {line}\n    return x * 2\nfor _ in range(3): f(1.0)")
+    [finding] = [f for f in notebook.report().findings if f.kind == "state-write"]
+    when = "once, and" if what == "an event" else "only while jax traces it"
+    assert f"`f` changes `{path}`: that happens {when}" in finding.message and "--dyn" not in finding.help
+
+
+@pytest.mark.parametrize("line", ["log.isEnabledFor(10)", "str(here / 'x')", "third.limit_denominator(9)"])
+def test_what_an_object_of_pythons_remembers_is_no_change(notebook: Notebook, line: str):
+    notebook.ok(
+        "import fractions, logging, pathlib\nlog, here = logging.getLogger('jm'), pathlib.Path('a')\n"
+        "third = fractions.Fraction(1, 3)"
+    )
+    notebook.ok(f"%%jit --no-time\ndef f(x):\n    {line}\n    return x * 2\nf(1.0)")
+    assert notebook.kinds("error", "warning") == []
 
 
 def test_in_ones_own_jit(notebook: Notebook, tmp_path: Path):
