@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 import sys
 import threading
 import types
@@ -39,7 +38,6 @@ from jitmagic.state.reached import Reach
 from jitmagic.state.reads import writes_of
 from jitmagic.state.state_program import StateProgram
 from jitmagic.state.taken_out import Taken
-from jitmagic.state.uses import facts_of
 from jitmagic.state.values import contains_tracer, is_array, is_endless, module_of
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import foreign, ledger, stages, trees
@@ -285,13 +283,9 @@ class Subject:
     def users_own(self, writes: Sequence[ev.Write], reach: Reach) -> list[ev.Write]:
         """The writes without those to private attributes that no code of the user's names: memos of libraries. Of
         objects of Python's own, those are told as changes of the object."""
-        if not writes:
-            return []
-        known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
         found = []
         for write in writes:
-            names = set(re.findall(r"\.(_\w+)", write.path))
-            if write.tracer or not names or names & known:
+            if write.tracer or not reach.is_private(write.path):
                 found.append(write)
             elif (whole := reach.library_object(write.path)) is not None and _acts(whole.look()):
                 found.append(replace(write, path=whole.path, action="changed", before="", after=""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import random
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from jitmagic.state import values
 from jitmagic.state.adapters import INTERNAL, adapter_for
 from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import LIMIT, PathError, Place, parse
-from jitmagic.state.uses import Facts, Use
+from jitmagic.state.uses import Facts, Use, facts_of
 from jitmagic.state.values import MISSING, Child, is_a, is_user_class
 
 _PLAIN_DATA = 8
@@ -115,6 +116,18 @@ class Reach:
     def may_read(self, place: Place) -> bool:
         """A function may ask for this attribute, or item."""
         return place.kind != "attribute" or self.any_attribute or place.key in self.attributes
+
+    @functools.cached_property
+    def named(self) -> frozenset[str]:
+        """The attributes that the user's code names."""
+        return frozenset(
+            n for fn in self.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)
+        )
+
+    def is_private(self, path: str) -> bool:
+        """A private attribute that no code of the user's names is on the way."""
+        private = re.findall(r"\.(_\w+)", path)
+        return bool(private) and self.named.isdisjoint(private)
 
     def library_object(self, path: str) -> Place | None:
         """The first object of a library's on the way to a path: what lies deeper is its own affair."""

@@ -334,7 +334,8 @@ class StateProgram:
         found = [
             w for w in before.changes(variables) if w.path not in known and not paths.at_or_below(w.path, put)
         ]
-        self.lost += [w.path for w in found if w.tracer and w.path not in self.owner.touched]
+        told = (w.path for w in found if w.tracer and not reach.is_private(w.path))
+        self.lost += [path for path in told if path not in self.owner.touched]
         self.owner.touched.update({w.path: w for w in found})
 
     def _names_of_tuples(self, reach: Reach) -> Iterator[str]:

@@ -279,10 +279,13 @@ class Watch:
         return known[1]
 
     def _look(self, called: object, first: object = None) -> None:
+        asked = called
         if type(called) is types.BuiltinMethodType:  # one for each object: what they have in common is known
             first = called.__self__
             method = getattr(type(first), called.__name__, None)
-            called = method if type(method) is types.MethodDescriptorType else called
+            asked = called = method if type(method) is types.MethodDescriptorType else called
+        elif type(called) is types.MethodType:  # and so is this
+            called = called.__func__
         if type(first) is types.FunctionType and self.fine.get(id(first)) is not first:  # it is handed on
             if name := decorator(first):
                 self.refuse(name)
@@ -293,7 +296,7 @@ class Watch:
         self.familiar = 0
         if not obstacle(called):
             self.fine[id(called)] = called
-        elif name := obstacle(called, first):
+        elif name := obstacle(asked, first):
             self.refuse(name)
 
     if sys.version_info >= (3, 12):
