@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jitmagic.interrupts import deferred
+
 _TOOL, _TOOLS = "jitmagic", 6
 """What Python knows listeners of ours by, and how many of all it may know."""
 
@@ -25,33 +27,34 @@ def free_tool(*wanted: int) -> int | None:
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
     """While this holds, listeners of the user's are told of nothing in this thread, those of Python 3.12 in none."""
-    tracing, profiling, tools = sys.gettrace(), sys.getprofile(), _take_tools()
-    if tracing is not None:
-        sys.settrace(None)
-    if profiling is not None and _is_users(profiling):
-        _stop(profiling)
+    tracing, profiling = sys.gettrace(), _users_profile()
+    if tracing is None and profiling is None and not _others():
+        yield
+        return
+    tools: list[tuple[int, str, int, Callable[..., object]]] = []
     try:
+        with deferred():
+            if tracing is not None:
+                sys.settrace(None)
+            if profiling is not None:
+                profiling.disable() if _is_of_c(profiling) else sys.setprofile(None)
+            _take_callbacks(tools)
         yield
     finally:
-        for tool, name, event, callback in tools:
-            if sys.version_info >= (3, 12) and sys.monitoring.get_tool(tool) == name:
-                sys.monitoring.register_callback(tool, event, callback)
-        if profiling is not None and _is_users(profiling):
-            _go_on(profiling)
-        if tracing is not None:
-            sys.settrace(tracing)
+        with deferred():
+            for tool, name, event, callback in tools:
+                if sys.version_info >= (3, 12) and sys.monitoring.get_tool(tool) == name:
+                    sys.monitoring.register_callback(tool, event, callback)
+            if profiling is not None:
+                profiling.enable() if _is_of_c(profiling) else sys.setprofile(profiling)
+            if tracing is not None:
+                sys.settrace(tracing)
 
 
-def _is_users(listener: object) -> bool:
-    return str(getattr(listener, "__module__", "")).partition(".")[0] != "jitmagic"
-
-
-def _stop(profiling: Any) -> None:
-    profiling.disable() if _is_of_c(profiling) else sys.setprofile(None)
-
-
-def _go_on(profiling: Any) -> None:
-    profiling.enable() if _is_of_c(profiling) else sys.setprofile(profiling)
+def _users_profile() -> Any:
+    """What the user's own profiler listens with; None where there is none."""
+    found = sys.getprofile()
+    return None if str(getattr(found, "__module__", "")).partition(".")[0] == "jitmagic" else found
 
 
 def _is_of_c(profiling: object) -> bool:
@@ -59,19 +62,20 @@ def _is_of_c(profiling: object) -> bool:
     return any(cls.__module__ == "_lsprof" for cls in type(profiling).__mro__)
 
 
-def _take_tools() -> list[tuple[int, str, int, Callable[..., object]]]:
-    """What tools of others are told with, each with its number, its name and the event."""
-    found: list[tuple[int, str, int, Callable[..., object]]] = []
+def _others() -> list[tuple[int, str]]:
+    """The tools of others, by number and name."""
+    if sys.version_info < (3, 12):
+        return []
+    named = ((tool, sys.monitoring.get_tool(tool)) for tool in range(_TOOLS))
+    return [(tool, name) for tool, name in named if name is not None and name != _TOOL]
+
+
+def _take_callbacks(taken: list[tuple[int, str, int, Callable[..., object]]]) -> None:
     if sys.version_info >= (3, 12):
-        monitoring = sys.monitoring
-        for tool in range(_TOOLS):
-            name = monitoring.get_tool(tool)
-            if name is None or name == _TOOL:
-                continue
+        for tool, name in _others():
             for event in _EVENTS:
-                if (callback := monitoring.register_callback(tool, event, None)) is not None:
-                    found.append((tool, name, event, callback))
-    return found
+                if (callback := sys.monitoring.register_callback(tool, event, None)) is not None:
+                    taken.append((tool, name, event, callback))
 
 
 _EVENTS: list[int] = []
