@@ -402,7 +402,7 @@ class NotebookSession(Notebook):
         from jitmagic.trial.beginning import Beginning
 
         with contextlib.suppress(SyntaxError):  # which Python tells when it comes to it
-            _remember(run, Beginning(self.shell.user_ns, tree))
+            _remember(run, Beginning(self.shell.user_ns, tree, cells.above_magic(self.running.tree)))
 
     def _verifier_on_calls(self, run: Run | None, checker: Checker, deadline: float) -> Verifier | None:
         from jitmagic.checking.rerun import verifier_on_calls

@@ -23,7 +23,7 @@ def effects(obstacle: Obstacle, functions: Sequence[types.FunctionType]) -> Iter
     else, is not among them: the compiled function goes on computing it."""
     lines = set()
     for node, where, source, known in _places(obstacle, functions):
-        sure = known or not isinstance(node, ast.Call) or _is_dropped(node, source)
+        sure = known or _is_for_effect(node, source)
         if sure and (where.file, where.line) not in lines:
             lines.add((where.file, where.line))
             first = seen_from_cell("", (where,), functions)[0]
@@ -46,6 +46,13 @@ def _places(
                         node = code.parent(node)
                     if node is not None:
                         yield node, code.where(node, head=True), code.source, sure
+
+
+def _is_for_effect(node: ast.AST, source: Source) -> bool:
+    """A call whose value nobody takes, a statement, what is stored or deleted: no value is asked for."""
+    if isinstance(node, ast.Call):
+        return _is_dropped(node, source)
+    return not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
 
 
 def _is_dropped(call: ast.AST, source: Source) -> bool:

@@ -215,6 +215,12 @@ def after_magic(tree: ast.Module | None) -> ast.Module:
     return ast.Module(tree.body[index + 1 :] if tree is not None and index is not None else [], [])
 
 
+def above_magic(tree: ast.Module | None) -> list[ast.stmt]:
+    """The statements above the `%jit` or `%jitcheck` of a cell."""
+    index = magic_index(tree) if tree is not None else None
+    return tree.body[:index] if tree is not None and index is not None else []
+
+
 def instrument(tree: ast.Module) -> ast.Module:
     """Insert the hook after every statement behind the magic that binds a name; no change without a magic.
 

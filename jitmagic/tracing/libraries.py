@@ -18,7 +18,8 @@ LIBRARIES = frozenset(
 RESULTS_ALONE = frozenset(("jax", "optax", "equinox"))
 """Whose functions have no effect but their result."""
 HARMLESS = LIBRARIES.union(
-    """jax jaxlib numpy scipy pandas ml_dtypes opt_einsum tqdm beartype typing_extensions wadler_lindig jitmagic
+    """jax jaxlib numpy scipy pandas ml_dtypes ml_collections attr opt_einsum tqdm beartype typing_extensions
+    wadler_lindig jitmagic
     abc array ast base64 binascii bisect builtins calendar cmath codecs collections concurrent contextlib
     contextvars copy copyreg csv ctypes dataclasses datetime decimal difflib dis enum fnmatch fractions functools gc
     genericpath glob graphlib hashlib heapq hmac html inspect io ipaddress itertools json keyword linecache locale

@@ -32,8 +32,12 @@ class Beginning:
     """What a cell can reach, as it was before the cell; later cells add what they reach. Holds references, so it goes
     when the next cell of its kind begins."""
 
-    def __init__(self, namespace: dict[str, object], tree: ast.Module) -> None:
+    def __init__(
+        self, namespace: dict[str, object], tree: ast.Module, above: Sequence[ast.stmt] = ()
+    ) -> None:
         self.namespace = namespace
+        self.above = [*map(ast.dump, above)]
+        """The statements above the magic's line, as text: they have run by now, and run no more."""
         self.names: dict[str, object] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
@@ -125,6 +129,8 @@ class Beginning:
                         s.restore()
                     for name, value in self.names.items():
                         put_item(self.namespace, name, value)  # type: ignore[arg-type]
+                    if type(noted := now_bound.get("__annotations__")) is dict:  # which a run adds its own to
+                        self.namespace["__annotations__"] = dict(noted)
                     for s in self.snapshots:
                         s.stand_in()
                 with snapshot.in_force(now[-1]):
@@ -149,6 +155,15 @@ class Beginning:
                     for name, value in now_bound.items():
                         if self.namespace.get(name, MISSING) is not value:
                             self.namespace[name] = value
+                    _put_in_order(self.namespace, list(now_bound))
+
+
+def _put_in_order(namespace: dict[str, object], names: Sequence[str]) -> None:
+    """The names stand in this order, as they did before some of them were taken out for a run."""
+    moved = next((i for i, (a, b) in enumerate(zip(namespace, names, strict=False)) if a != b), len(names))
+    for name in names[moved:]:
+        if name in namespace:
+            namespace[name] = namespace.pop(name)
 
 
 def bound_anywhere(tree: ast.Module) -> set[str]:

@@ -24,7 +24,7 @@ _NAMES = frozenset(
     os.DirEntry os.ScandirIterator os.access os.chdir os.cpu_count os.environ os._Environ os.fspath os.getcwd
     os.getenv os.getpid os.getppid os.listdir os.lstat os.putenv os.scandir os.stat os.stat_result os.unsetenv
     os.urandom os.walk sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof
-    sys.intern sys.is_finalizing sys.setrecursionlimit""".split()
+    traitlets.traitlets.TraitType.__get__ sys.intern sys.is_finalizing sys.setrecursionlimit""".split()
 )
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
 _NEVER = frozenset(
@@ -117,6 +117,16 @@ def _of_code(code: types.CodeType, names: dict[str, object], first: object = Non
         return ""
     name = f"{module}.{code.co_qualname.removesuffix('.__init__')}"  # as the class is called
     return name if _registers(code, first) and not is_allowed(name) else _judged(name)
+
+
+def _unknown(code: types.CodeType, names: dict[str, object]) -> str:
+    """The full name of a function of a library of which nothing is known; '' for others, for what a module does as it
+    is imported, and for what runs whenever Python comes to it."""
+    module = str(names.get("__name__", ""))
+    made = module.startswith("namedtuple_") or code.co_filename.startswith(values.GENERATED)
+    if made or code.co_name in ("<module>", "__del__") or _is_library(module) or module in ("", "__main__"):
+        return ""
+    return _judged(f"{module}.{code.co_qualname}")
 
 
 def _registers(code: types.CodeType, first: object) -> bool:
@@ -218,6 +228,8 @@ class Watch:
         """The `id` of code in it that is not."""
         self.keeping: set[int] = set()
         """Of that, code which the next run of ours has to be told of again."""
+        self.unknown: dict[int, str] = {}
+        """Of that, full names of functions of which nothing is known."""
         self.begun: set[int] = set()
         """The `id` of code of theirs that `begins` need not be told of again."""
         self.fine: dict[int, object] = {}
@@ -273,10 +285,23 @@ class Watch:
             known = self.codes[id(code)] = code, _is_users(code, frame.f_globals)
             if not known[1]:
                 self.others.add(id(code))
+                if name := _unknown(code, frame.f_globals):
+                    self.unknown[id(code)] = name
                 library = str(frame.f_globals.get("__name__")).partition(".")[0]
                 if library in _KEEPING and snapshot.look_at_library(frame):
                     self.keeping.add(id(code))
         return known[1]
+
+    def _is_for_user(self, frame: types.FrameType) -> bool:
+        """The user's code has it run, by an operator, an attribute, a `with` or through Python's library; what others
+        come to call is their affair."""
+        caller = frame.f_back
+        while caller is not None and not self._is_users(caller):
+            library = str(caller.f_globals.get("__name__", "")).partition(".")[0]
+            if library not in _PASSING:
+                return False
+            caller = caller.f_back
+        return caller is not None
 
     def _look(self, called: object, first: object = None) -> None:
         asked = called
@@ -310,6 +335,10 @@ class Watch:
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
                 if self.begins(frame):
                     return None
+            elif id(code) in self.unknown:
+                if self._is_for_user(frame):
+                    self.refuse(self.unknown[id(code)])
+                return None
             return None if id(code) in self.keeping else sys.monitoring.DISABLE
 
         def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
@@ -331,6 +360,8 @@ class Watch:
             if id(code) not in self.others and self._is_users(frame) and id(code) not in self.begun:
                 if not self.begins(frame):
                     self.begun.add(id(code))
+            elif id(code) in self.unknown and self._is_for_user(frame):
+                self.refuse(self.unknown[id(code)])
         else:
             return
         # Nearly all calls are those of libraries, and the next line is all that they cost.
@@ -353,6 +384,11 @@ class Watch:
 
 _KEEPING = LIBRARIES | {"tqdm"}
 """Libraries whose functions change what is put back, what they keep for all their callers included."""
+_PASSING = frozenset(
+    """abc bisect collections contextlib copy dataclasses enum functools heapq operator statistics string types
+    typing""".split()
+)
+"""Parts of Python's library that call what they are given, and nothing of others' by themselves."""
 _LAYERS = 20
 """Decorators of one function that are looked through."""
 _MOST = 100

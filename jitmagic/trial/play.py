@@ -1,12 +1,17 @@
 """A cell and the cells after it, run unasked: what they show, print, raise and leave, as pictures."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import contextlib
+import functools
 import itertools
 import linecache
+import operator
 import re
+import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +81,7 @@ def play(
 
     ran, painter = Ran(), Painter()
     ran.file = f"<jitmagic run {next(_numbers)}>"
-    programs = [(ran.file, _program(cell, ran.file, lines_above))]
+    programs = [(ran.file, _without(_program(cell, ran.file, lines_above), beginning.above))]
     files = (f"{ran.file[:-1]}.{i}>" for i in itertools.count(1))
     programs += [(file, _program(source, file, 0)) for source, file in zip(later, files, strict=False)]
     with beginning.rewound() as namespace, quiet.held_back(), around or contextlib.nullcontext():
@@ -112,6 +117,28 @@ def _program(source: str, file: str, lines_above: int) -> ast.Module:
     return parsed(text)
 
 
+def _without(tree: ast.Module, done: Sequence[str]) -> ast.Module:
+    """The program without statements that have run already, before it began."""
+    left = list(done)
+    for statement in tree.body if done else ():
+        if (text := ast.dump(statement)) in left:
+            left.remove(text)
+            tree.body = [s for s in tree.body if s is not statement]
+    return tree
+
+
+def _compiled(tree: ast.Module | ast.Expression, file: str, mode: str) -> types.CodeType:
+    """As the shell compiles: with what the notebook has taken from `__future__`, and nothing that this file has."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    flags = getattr(getattr(shell, "compile", None), "flags", 0)
+    return compile(tree, file, mode, flags & _OF_FUTURE, dont_inherit=True)
+
+
+_OF_FUTURE = functools.reduce(
+    operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names)
+)
+
+
 def _run(
     tree: ast.Module, file: str, namespace: dict[str, object], ran: Ran, painter: Painter,
     bound: Callable[..., None],
@@ -119,10 +146,10 @@ def _run(
     """The statements one by one, at the top level; the values of those that are expressions are kept."""
     for statement in tree.body:
         if isinstance(statement, ast.Expr):
-            value = eval(compile(ast.Expression(statement.value), file, "eval"), namespace)
+            value = eval(_compiled(ast.Expression(statement.value), file, "eval"), namespace)
             if value is not None:
                 ran.shown.append(painter.draw(value))
         else:
-            exec(compile(ast.Module([statement], []), file, "exec"), namespace)
+            exec(_compiled(ast.Module([statement], []), file, "exec"), namespace)
         if names := [n for s in statements_at_top([statement]) for n in bound_names(s)]:
             bound(names)

@@ -85,6 +85,43 @@ def test_trials_leave_the_order_of_the_names(notebook: Notebook):
     assert [n for n in notebook.ns if n in ("a", "b", "c", "f")] == ["a", "b", "c", "f"]
 
 
+def test_trials_leave_the_order_of_names_that_the_cell_makes(notebook: Notebook):
+    cell = (
+        "import math\ndef small(x): return float(x.sum())\nbig = lambda x: small(x) * 2\nz = big(jnp.ones(3))"
+    )
+    notebook.ok("before = 1")
+    notebook.ok(f"%%jitcheck\n{cell}")
+    assert "tracer-array-conversion" in notebook.kinds()
+    wanted = ["before", "math", "small", "big", "z"]
+    assert [n for n in notebook.ns if n in wanted] == wanted
+
+
+@pytest.mark.parametrize("magic", ["%jitcheck", "%jit --no-time -f f"])
+def test_what_stands_above_the_magic_runs_once(notebook: Notebook, magic):
+    notebook.ok(
+        "import numpy as np\nlog, kept, it, rows = [], {}, iter(range(99)), np.zeros(2)\nclass K: v = 0"
+    )
+    notebook.run(
+        "log.append(1); kept['a'] = kept.get('a', 0) + 1; m = next(it); rows[0] += 1; K.v += 1\n"
+        f"{magic}\ndef f(x): return float(x.sum()) * m\nf(jnp.ones(2))"
+    )
+    assert "tracer-array-conversion" in notebook.kinds()
+    assert notebook.ok("log, kept, next(it), rows[0], K.v") == ([1], {"a": 1}, 1, 1.0, 1)
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_trials_leave_the_annotations_of_the_notebook(notebook: Notebook, future):
+    seen = []
+    for magic in ("", "%%jitcheck\n"):
+        notebook.ns.pop("__annotations__", None)
+        notebook.ok(
+            f"{magic}{future}v: float = 1.0\ndef f(x: int): return float(x.sum()) * v\ny = f(jnp.ones(2))"
+        )
+        notebook.report()
+        seen.append(notebook.ok("dict(globals().get('__annotations__', {})), f.__annotations__"))
+    assert seen[0] == seen[1]
+
+
 KEPT = {
     "in a list": ("kept = []", "g = chunks(x); next(g); kept.append(g)"),
     "in an object": ("class P: pass\nkept = P()", "kept.g = chunks(x); next(kept.g)"),

@@ -72,8 +72,41 @@ def test_what_a_library_keeps_for_all(notebook: Notebook, what, tmp_path, monkey
 
 
 DECORATORS = """
+import contextlib
 import functools
 CALLS = []
+class Meta(type):
+    def __call__(cls, *args):
+        CALLS.append(1)
+        return super().__call__(*args)
+class Odd:
+    def __add__(self, other):
+        CALLS.append(1)
+        return other + 1
+    def __getitem__(self, key):
+        CALLS.append(1)
+        return 1.0
+    def __len__(self):
+        CALLS.append(1)
+        return 1
+    @property
+    def rate(self):
+        CALLS.append(1)
+        return 1.0
+    def __getattr__(self, name):
+        if name != "decay":
+            raise AttributeError(name)
+        CALLS.append(1)
+        return 1.0
+class Hook:
+    def __init_subclass__(cls): CALLS.append(1)
+@contextlib.contextmanager
+def config():
+    CALLS.append(1)
+    yield
+def key(v):
+    CALLS.append(1)
+    return v
 class Core: n = 0
 def traced(fn):
     @functools.wraps(fn)
@@ -141,3 +174,38 @@ def test_what_is_handed_on_and_of_which_nothing_is_known_runs_in_the_users_calls
     calls = notebook.ok("len(lib.CALLS)")
     notebook.ok(f"lib.CALLS.clear()\n%jitcheck -q\n{cell}y = f(x)")
     assert notebook.ok("len(lib.CALLS)") == calls
+
+
+IMPLICIT = {
+    "an operator": "x = odd + x",
+    "an item": "x = x * odd[0]",
+    "a length": "x = x * len(odd)",
+    "a property": "x = x * odd.rate",
+    "any attribute": "x = x * odd.decay",
+    "a context": "with lib.config(): x = x * 2",
+    "a stack of contexts": "with contextlib.ExitStack() as s: s.enter_context(lib.config())",
+    "a derived class": "class K(lib.Hook): pass",
+    "a key to sort by": "sorted([1], key=lib.key)",
+    "a class of a metaclass": "Made()",
+}
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck", "%%jit --no-time"])
+@pytest.mark.parametrize("what", IMPLICIT)
+def test_what_python_calls_for_the_user_runs_in_the_users_calls_alone(notebook: Notebook, lib, what, magic):
+    notebook.ok("import contextlib\nodd = lib.Odd()\nclass Made(metaclass=lib.Meta): pass")
+    cell = f"def f(x):\n    {IMPLICIT[what]}\n    return x if x.ndim else -x\n"
+    if magic == "%%jitcheck":
+        cell = cell.replace("x.ndim", "x.sum() > 0")
+    notebook.ok(cell + "y = f(x)")
+    calls = notebook.ok("len(lib.CALLS)")
+    notebook.ok("lib.CALLS.clear()")
+    notebook.ok(f"{magic}\n{cell}y = f(x)")
+    notebook.report()
+    assert notebook.ok("len(lib.CALLS)") == calls > 0
+
+
+def test_what_jax_asks_for_itself_stands_in_nobodys_way(notebook: Notebook):
+    """As it is asked whether a traceback is for IPython."""
+    notebook.ok("%%jitcheck -q\ndef f(x): return float(x.sum())\ny = f(jnp.ones(2))")
+    assert notebook.kinds() == ["tracer-array-conversion"]
