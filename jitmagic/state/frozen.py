@@ -65,7 +65,7 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
             continue
         if any(at_or_below(path, (root.path,)) for path in without):
             continue
-        if type(value) in (list, tuple, dict, set, frozenset):
+        if type(value) in (*_CONTAINERS, dict):
             if any(not u.steps for u in root.uses) and all(u.action == "read" for u in root.uses):
                 found.append(_Measured(root.path, root.place, value))
         elif (function := _wrapped_function(value)) is not None:
@@ -335,10 +335,7 @@ class _Measured(Baked):
 
     def __init__(self, path: str, place: Place, value: Collection[object]) -> None:
         super().__init__(path, place, value)
-        self.items, self.mutable = len(value), True
-        self.text = (
-            repr(value) if self.items < 10 and all(type(v) in values.SCALARS for v in value) else self.text
-        )
+        self.items, self.mutable, self.text = len(value), True, self.text_now(value)
         self.held = self.sample = None
 
     def same(self, now: object) -> bool:
@@ -346,8 +343,9 @@ class _Measured(Baked):
         return is_tracer(now) or (is_a(now, Collection) and len(now) == self.items)
 
     def text_now(self, now: object) -> str:
-        """Short text of the container now."""
-        return short(now) or "gone"
+        """Short text of the container now; that of a few numbers as Python writes it."""
+        few = type(now) in (*_CONTAINERS, dict) and len(now) < 10  # type: ignore[arg-type]
+        return repr(now) if few and all(type(v) in values.SCALARS for v in now) else short(now) or "gone"  # type: ignore[attr-defined]
 
 
 class _Wrapped(Baked):

@@ -38,6 +38,15 @@ def test_a_constant_that_has_changed_since(notebook: Any, name: str) -> None:
     assert stale(notebook) == []
 
 
+@pytest.mark.parametrize("use", ["sum(hist)", "len(hist)", "max(hist)"])
+def test_a_deque_that_has_grown_since(notebook: Any, use: str) -> None:
+    notebook.ok("import collections\nhist = collections.deque([1.0], maxlen=2)")
+    notebook.ok(f"%%jit -q --no-time\ndef f(x):\n    return x * {use}\nf(1.0)")
+    notebook.ok("hist.append(5.0)\ny = f(1.0)")
+    assert stale(notebook) == [("hist",)]
+    assert "is deque([1.0, 5.0], maxlen=2)" in notebook.report().findings[0].message
+
+
 def test_below_another_cell_the_place_is_told_with_its_own(notebook: Any) -> None:
     notebook.ok("%%jit --no-time\ndef f(x):\n    return x * gain\ngain = 2.0\nf(1.0)")
     notebook.ok("gain = 3.0")

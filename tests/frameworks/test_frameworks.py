@@ -12,6 +12,7 @@ import pytest
 
 import jitmagic
 from jitmagic.state.compiled import StaleConstantWarning
+from jitmagic.state.errors import LostWriteWarning
 
 bp = pytest.importorskip("brainpy")
 bst = pytest.importorskip("brainstate")
@@ -79,7 +80,7 @@ def test_bm_grad_sgd():
 
     f = jitmagic.jit(step)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", jitmagic.LostWriteWarning)  # of what the framework remembers
+        warnings.simplefilter("error", LostWriteWarning)  # of what the framework remembers
         ls = [float(f(0.0)) for _ in range(5)]
     assert ls[-1] < ls[0] * 0.9, ls
 
