@@ -18,6 +18,7 @@ import logging
 import mmap
 import operator
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -242,6 +243,13 @@ class Snapshot:
     def _look_into(self, place: Place, value: Any, depth: int) -> None:
         if is_a(value, logging.Manager):
             return  # of the loggers of every library; it only gains names
+        if (
+            type(place.key) is str  # a key of the user's may compare in its own way
+            and place.key == "_waiters"
+            and place.parent is not None
+            and is_a(place.parent.look(), threading.Condition)
+        ):
+            return  # who is not told there any more waits for ever; what waits in a run of ours takes itself out
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
         self._note_donation(place.path, value)

@@ -458,7 +458,9 @@ class TestInterrupts:
         abandoned = quiet.held_back(apart=False)
         abandoned.__enter__()
         assert quiet.is_held()
-        with permission.allowing("*"):  # this function is as the user's, and the shell none of the libraries known
+        with permission.allowing(
+            "*"
+        ):  # this function is as the user's, and the shell none of the libraries known
             notebook.shell.run_cell("pass").raise_error()
         assert not quiet.is_held()
         assert sys.stdout is stdout and input is input_

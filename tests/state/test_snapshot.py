@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -341,3 +343,28 @@ def test_sample_of_a_large_array_sees_its_end():
 )
 def test_short(value, text):
     assert short(value) == text
+
+
+@pytest.mark.parametrize(
+    ("made", "wait", "wake"),
+    [
+        ("threading.Event()", "held.wait(20)", "held.set()"),
+        ("threading.Condition()", "with held: held.wait(20)", "with held: held.notify_all()"),
+        ("queue.Queue()", "held.get(timeout=20)", "held.put(1)"),
+    ],
+)
+def test_who_begins_to_wait_meanwhile_is_woken(cell, made, wait, wake):
+    ns = cell(
+        f"import queue, threading\nheld = {made}\ndef f(): return held\n"
+        f"def waits():\n    {wait}\ndef wakes():\n    {wake}\n"
+    )
+    before = take(reach(ns["f"]))
+    thread = threading.Thread(target=ns["waits"], daemon=True)
+    thread.start()
+    conditions = [c for c in (ns["held"], *vars(ns["held"]).values()) if isinstance(c, threading.Condition)]
+    while not any(c._waiters for c in conditions):
+        time.sleep(0.01)
+    before.restore()
+    ns["wakes"]()
+    thread.join(10)
+    assert not thread.is_alive()

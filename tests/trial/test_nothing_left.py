@@ -142,7 +142,7 @@ SETTINGS = {
     "a thread of its own": ("import threading\nl = []", "t = threading.Thread(target=lambda: (l.append(1), print('in thread'))); t.start(); t.join()", "l"),
     "a class of threads": ("import threading\nl = []\nclass T(threading.Thread):\n    def run(self): l.append(1)", "t = T(); t.start(); t.join()", "l"),
     "an error in a thread": ("import threading\nl = []\ndef work(): l.append(1); 1 / 0\nold, threading.excepthook = threading.excepthook, lambda e: print('in a thread', e.exc_type)", "t = threading.Thread(target=work); t.start(); t.join()", "l, setattr(threading, 'excepthook', old)"),
-    "a thread that goes on": ("import threading\nstop = threading.Event()", "threading.Thread(target=stop.wait, args=(60,), name='jm').start()", "[t.name for t in threading.enumerate() if t.name == 'jm'], stop.set()"),
+    "a thread that goes on": ("import threading\nstop = threading.Event()", "threading.Thread(target=stop.wait, args=(60,), name='jm').start()", "[t.name for t in threading.enumerate() if t.name == 'jm'], stop.set(), [t.join() for t in threading.enumerate() if t.name == 'jm']"),
     "a thread that is there": ("import threading\nl = []; t = threading.Thread(target=l.append, args=(1,))", "t.start(); t.join()", "l"),
 }  # fmt: skip
 
