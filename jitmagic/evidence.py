@@ -433,6 +433,8 @@ class TypeTest:
     """It is a `try` whose handler takes jax's own errors for an answer; `where` is the handler."""
     asked: str = ""
     """Of such a `try`, the line that asks a traced value."""
+    met: bool = False
+    """The trace was seen to go on in the handler."""
 
 
 @dataclass(frozen=True)
@@ -623,6 +625,8 @@ class Evidence:
     """In cells that call it."""
     exhausted: Exhausted | None = None
     notes: tuple[str, ...] = field(default=())
+    compared: bool = False
+    """A compiled call's result was held against that of a run without jit."""
 
 
 def root(path: str) -> str:

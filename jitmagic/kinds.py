@@ -5,6 +5,9 @@ from __future__ import annotations
 OWN_ERROR = "user-error"
 """The function itself raises, with and without jit."""
 
+OTHER_RESULTS = "jit-differs-from-eager"
+"""Results that the plain function does not give."""
+
 RANDOM = "hidden-rng"
 """Random numbers that are drawn once."""
 
@@ -26,7 +29,7 @@ DEEDS = {
     "donated-reuse": "uses a donated array again",
     "out-of-memory": "does not fit into memory",
     "nan": "gives NaN or infinity",
-    "jit-differs-from-eager": "gives other results than without jit",
+    OTHER_RESULTS: "gives other results than without jit",
     "dtype-truncation": "loses precision",
 }
 """What a function does whose first error is of this kind, in front of the number of the line; one of another kind can't
@@ -53,6 +56,7 @@ CAUSES = {
     "captured-constant": "holds {name} as it was",
     "captured-scalar": "holds {name} as it was",
     "state-write": "changes {name} as a side effect",
+    OTHER_RESULTS: "takes an error of jax for an answer",
     "lossy-pytree": "loses a part of {name}",
     "array-in-aux-data": "keeps an array where jax compares settings",
     "hidden-rng": "draws the same numbers at every call",

@@ -35,7 +35,7 @@ from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.snapshot import written_at
 from jitmagic.state.state_program import StateProgram
 from jitmagic.state.values import is_endless, is_jax_array
-from jitmagic.tracing import compat, stages, trees
+from jitmagic.tracing import compat, probing, stages, trees
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.tracing.messages import is_interrupt, is_out_of_memory
 from jitmagic.trial import quiet
@@ -436,6 +436,7 @@ class Checker(Subject):
 
         def look(traced: Any) -> None:
             heard()
+            self.seen.answered += self.guarded(lambda: [*probing.gone_on(refused)]) or []
             self.guarded(wrote)
             self.guarded(functools.partial(before.restore, only_tracers=True))
             is_over()
@@ -449,7 +450,7 @@ class Checker(Subject):
                     self.on_news(self)
 
         try:
-            with quiet.overheard() as printed:
+            with quiet.overheard() as printed, probing.refusals() as refused:
                 staged = stages.run_stages(
                     target,
                     self.rest(args),

@@ -121,6 +121,8 @@ class Seen:
     printed: str = ""
     tracers_printed: list[tuple[CodeType, int]] = field(default_factory=list)
     """Where the user's code printed some: code, and the instruction in it."""
+    answered: list[tuple[CodeType, int]] = field(default_factory=list)
+    """Lines in a `try` of the user's that took an error of jax's tracing for an answer."""
     equations: int | None = None
     folded: bool = False
     dynamic_inputs: int | None = None

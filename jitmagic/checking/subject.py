@@ -322,6 +322,7 @@ class Subject:
             self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn),
             self.options.donated_parameters(self.fn), rebound, self.taken_as_static(),
             traced, self.dynamic_paths(args) if traced is not None else (), tuple(self.seen.tracers_printed),
+            tuple(self.seen.answered),
         )  # fmt: skip
         with uncollected():
             self.seen.add(collect(call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Difference, Evidence, Where
+from jitmagic.evidence import Difference, Evidence, TypeTest, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.parsed_text import loaded_names, parse
@@ -15,14 +15,25 @@ from jitmagic.source.tree import walk
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """At most one error, at the test of a type where there is one; differences of type or of order alone are a
-    note."""
+    note. Where nothing was compared, a warning for a `try` that goes another way while jax traces."""
     wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure", "raises")]
     if takes_another_branch(evidence):
         wrong = wrong or [d for d in evidence.differences if d.reason == "NaN"]
     other = [d for d in evidence.differences if d.reason in ("dtype", "type")]
     order = [d for d in evidence.differences if d.reason == "order"]
+    answered = [t for t in evidence.silent.tests if t.met]
     if wrong:
         yield _finding(evidence, wrong[0])
+    elif answered and not evidence.compared:
+        test = min(answered, key=lambda t: t.where.line)
+        yield RULE.finding(
+            evidence,
+            f"the compiled `{evidence.function.name}` goes another way than without jit{_why(test)}",
+            where=test.where,
+            culprits=[test.name] if test.name else parameters_read(evidence),
+            help=_INSTEAD,
+            severity="warning",
+        )
     elif order:
         yield RULE.finding(
             evidence,
@@ -56,10 +67,8 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     tests = evidence.silent.tests
     raises = difference.reason == "raises"
     swallowing = next((t for t in tests if t.where == where and t.swallows), None)
-    if where is not None and swallowing is not None:
-        asked = f"{quoted(swallowing.asked)} asks for a value" if swallowing.asked else "a value is asked for"
-        why = f"; {asked}, and {quoted(where.source)} takes the error of jax for an answer"
-        help = "use `jnp.where` or `jax.lax.cond` there, or catch only the exceptions that are meant"
+    if swallowing is not None:
+        why, help = _why(swallowing), _INSTEAD
     elif tested:
         seen = quoted(where.text if where else tested)
         why = f"; {seen} sees a traced value while jax traces, and another path is taken"
@@ -111,9 +120,18 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     )
 
 
+_INSTEAD = "use `jnp.where` or `jax.lax.cond` there, or catch only the exceptions that are meant"
+
+
+def _why(swallowing: TypeTest) -> str:
+    asked = f"{quoted(swallowing.asked)} asks for a value" if swallowing.asked else "a value is asked for"
+    return f"; {asked}, and {quoted(swallowing.where.source)} takes the error of jax for an answer"
+
+
 def type_test(evidence: Evidence) -> tuple[str, Where | None]:
-    """Name and place of the first test of a type in the function, or of the first `try`."""
-    tests = evidence.silent.tests
+    """Name and place of the `try` that was seen to go another way, else of the first test of a type in the function,
+    or of its first `try`."""
+    tests = sorted(evidence.silent.tests, key=lambda t: not t.met)
     return next(((t.name, t.where) for t in tests), ("", None))
 
 

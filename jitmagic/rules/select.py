@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from jitmagic.kinds import CAPTURED
+from jitmagic.kinds import CAPTURED, OTHER_RESULTS
 from jitmagic.report import Finding
 from jitmagic.rules.base import covers, root
 
@@ -76,7 +76,7 @@ def _same(a: Finding, b: Finding) -> bool:
 
 def _consequence(finding: Finding, other: Finding) -> bool:
     """Whether `other` says the same and more."""
-    if finding.kind == "jit-differs-from-eager":
+    if finding.kind == OTHER_RESULTS:
         return other.kind in CHANGE_RESULTS and other.severity != "note"
     if finding.kind == "nan" and other.kind == "out-of-bounds":  # it is what jax fills in
         return finding.span == other.span

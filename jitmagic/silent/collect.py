@@ -67,6 +67,8 @@ class CallInView:
     """Paths of the variables that the program takes in front of the arguments."""
     tracers_printed: Sequence[tuple[CodeType, int]] = ()
     """Where the user's code printed traced values: code, and the instruction in it."""
+    answered: Sequence[tuple[CodeType, int]] = ()
+    """Where it took an error of jax's tracing for an answer: code, and the line."""
 
 
 def collect(call: CallInView) -> Silent:
@@ -84,7 +86,7 @@ def collect(call: CallInView) -> Silent:
                 yield found
 
     every = codes(call.reach.functions)
-    found = _of_source(call.fn, call.reach.functions, every, call.static, call.tracers_printed)
+    found = _of_source(call.fn, call.reach.functions, every, call.static, call.tracers_printed, call.answered)
     objects = _tried(lambda: pytrees.objects(bound_arguments(call.fn, call.args, call.kwargs)))
     read = None if call.reach.any_attribute else set(call.reach.attributes)
     found = replace(
@@ -124,6 +126,7 @@ def _of_source(
     every: Sequence[Code],
     static: Collection[str],
     heard: Sequence[tuple[CodeType, int]] = (),
+    answered: Sequence[tuple[CodeType, int]] = (),
 ) -> Silent:
     back = in_source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
@@ -145,7 +148,7 @@ def _of_source(
         effects=_tried(lambda: (seen(x) for c in run for x in in_source.effects(c))),
         prints=_tried(lambda: (x for c in run for x in in_source.prints(c, untraced, heard))),
         truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
-        tests=_tried(lambda: (x for c in run for x in in_source.type_tests(c, static))),
+        tests=_tried(lambda: (x for c in run for x in in_source.type_tests(c, static, answered))),
     )
 
 

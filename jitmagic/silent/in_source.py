@@ -233,9 +233,13 @@ def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
 # --- tests of a type, and errors taken for an answer
 
 
-def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
-    """Tests that hold for an array or a number and not for a tracer, or the other way round."""
-    left_out = set(statics)
+def type_tests(
+    code: Code, statics: Iterable[str] = (), answered: Sequence[tuple[types.CodeType, int]] = ()
+) -> Iterator[TypeTest]:
+    """Tests that hold for an array or a number and not for a tracer, or the other way round; a `try` that was seen to
+    have `answered` an error of jax's with its handler, by the line in it."""
+    left_out, own = set(statics), set(codes_in(code.fn.__code__))
+    lines = [line for c, line in answered if c in own]
     for node in code.nodes:
         if isinstance(node, ast.Call | ast.Compare):
             if name := next((n for n in _tested(code, node) if n and n not in left_out), ""):
@@ -245,9 +249,14 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield from (TypeTest(name, code.where(p, head=True)) for p in patterns)
         elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
-            asked = code.where(_asking(node), head=True).source
+            met = [s for s in node.body for line in lines if s.lineno <= line <= (s.end_lineno or 0)]
+            asked = code.where(met[0] if met else _asking(node), head=True).source
             yield TypeTest(
-                names[0] if names else "", code.where(handler, head=True), swallows=True, asked=asked
+                names[0] if names else "",
+                code.where(handler, head=True),
+                swallows=True,
+                asked=asked,
+                met=bool(met),
             )
 
 

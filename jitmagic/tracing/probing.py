@@ -9,11 +9,18 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import itertools
 import linecache
 import os
+import sys
 import textwrap
+import traceback
 import types
+from collections.abc import Callable, Iterable, Iterator
 
+from jax.errors import JAXIndexError, JAXTypeError
+
+from jitmagic import patches
 from jitmagic.source.tree import ByCode, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 
@@ -22,7 +29,8 @@ _CAUGHT = frozenset(
      "TracerBoolConversionError", "TracerIntegerConversionError", "TracerArrayConversionError")
 )  # fmt: skip
 
-_Span = tuple[int, int]
+_Span = tuple[int, int, frozenset[str] | None]
+_FRAMES, _REFUSALS = 200, 20
 _RUNNER = os.path.join(os.path.dirname(__file__), "recording.py")
 SHAPE_CHECKS = frozenset(
     "canonicalize_shape _canonicalize_dimension canonicalize_dim concrete_dim_or_error _compute_newshape".split()
@@ -32,15 +40,55 @@ SHAPE_CHECKS = frozenset(
 
 def expects_refusal(frame: types.FrameType) -> bool:
     """Whether the line that `frame` is at stands in a `try` that goes on after a failed conversion."""
-    line = frame.f_lineno
-    return line is not None and any(first <= line <= last for first, last in _guarded(frame.f_code))
+    return _goes_on_at(frame.f_code, frame.f_lineno, _CAUGHT)
+
+
+def _goes_on_at(code: types.CodeType, line: int | None, errors: frozenset[str]) -> bool:
+    return line is not None and any(
+        first <= line <= last and (caught is None or caught & errors)
+        for first, last, caught in _guarded(code)
+    )
+
+
+_Line = tuple[types.CodeType, int]
+_Refused = tuple[type[Exception], list[_Line]]
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[list[_Refused]]:
+    """While this thread traces, what each of its questions to a traced value is refused with, and the lines under way,
+    inner ones first."""
+    refused: list[_Refused] = []
+
+    def noting(original: Callable[..., None]) -> Callable[..., None]:
+        def note(self: Exception, *args: object) -> None:
+            if len(refused) < _REFUSALS:
+                under_way = itertools.islice(traceback.walk_stack(sys._getframe(1)), _FRAMES)
+                refused.append((type(self), [(frame.f_code, line or 0) for frame, line in under_way]))
+            original(self, *args)
+
+        return patches.here(note, original)
+
+    with contextlib.ExitStack() as noted:
+        for error in (JAXTypeError, JAXIndexError):
+            noted.enter_context(patches.replaced(error, __init__=noting(error.__init__)))
+        yield refused
+
+
+def gone_on(refused: Iterable[_Refused]) -> Iterator[_Line]:
+    """The lines of the user's in a `try` of theirs that took such a refusal for an answer."""
+    for error, lines in refused:
+        names = frozenset(kind.__name__ for kind in error.__mro__)
+        code, line = next((at for at in lines if _goes_on_at(*at, names)), (None, 0))
+        if code is not None and is_user_file(code.co_filename):
+            yield code, line
 
 
 _tried: ByCode[tuple[_Span, ...]] = ByCode()
 
 
 def _guarded(code: types.CodeType) -> tuple[_Span, ...]:
-    """First and last lines of the bodies of such `try` statements in a function."""
+    """First and last lines of the bodies of such `try` statements in a function, and what they catch."""
     found = _tried.get(code)
     return found if found is not None else _tried.put(code, _find_guarded(code))
 
@@ -51,9 +99,11 @@ def _find_guarded(code: types.CodeType) -> tuple[_Span, ...]:
         return ()
     tree, shift = _definition(code)
     return tuple(
-        (node.body[0].lineno + shift, (node.body[-1].end_lineno or 0) + shift)
+        (node.body[0].lineno + shift, (node.body[-1].end_lineno or 0) + shift, _caught(handler))
         for node in (walk(tree) if tree is not None else ())
-        if isinstance(node, ast.Try) and any(_goes_on(handler) for handler in node.handlers)
+        if isinstance(node, ast.Try)
+        for handler in node.handlers
+        if not any(isinstance(inner, ast.Raise) for inner in walk(handler))
     )
 
 
@@ -69,14 +119,12 @@ def _definition(code: types.CodeType) -> tuple[ast.AST | None, int]:
     return None, 0  # a lambda in the middle of an expression, say: nothing there can catch
 
 
-def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Catches a failed conversion and does not raise again."""
-    if any(isinstance(node, ast.Raise) for node in walk(handler)):
-        return False
+def _caught(handler: ast.ExceptHandler) -> frozenset[str] | None:
+    """The names of what a handler catches; None for all."""
     if handler.type is None:
-        return True
+        return None
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any((k.attr if isinstance(k, ast.Attribute) else getattr(k, "id", "")) in _CAUGHT for k in kinds)
+    return frozenset(k.attr if isinstance(k, ast.Attribute) else getattr(k, "id", "") for k in kinds)
 
 
 def is_probe(frame: types.FrameType | None) -> bool:

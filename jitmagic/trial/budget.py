@@ -8,10 +8,12 @@ import gc
 import inspect
 import sys
 import threading
-from types import CodeType, FrameType, TracebackType
+import weakref
+from types import FrameType, TracebackType
 
 from jitmagic import aside
 from jitmagic.interrupts import deferred, deferring
+from jitmagic.raw import is_a
 from jitmagic.work import clock
 
 _TICK = 0.02
@@ -101,7 +103,7 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
         without a word: what runs in this thread then is the user's."""
         names, frame = [], None if self.over else sys._current_frames().get(self.thread)
         while frame is not None and frame is not self.block:
-            names.append(_NOT_NOW if _drops(frame.f_code) else str(frame.f_globals.get("__name__")))
+            names.append(_NOT_NOW if _drops(frame) else str(frame.f_globals.get("__name__")))
             frame = frame.f_back
         return [*names, ""] if frame is not None else []
 
@@ -111,11 +113,23 @@ _running: list[within] = []
 _lock = threading.RLock()
 
 
-def _drops(code: CodeType) -> bool:
+def _drops(frame: FrameType) -> bool:
     """What is raised in there ends nothing: Python prints it and goes on. (And a thread has its starter's number until
     it runs, and would be taken for it.)"""
+    code = frame.f_code
     callbacks = (getattr(c, "__code__", None) for c in gc.callbacks)
-    return code is _START or code.co_name == "__del__" or any(code is c for c in callbacks)
+    return code is _START or code.co_name == "__del__" or any(code is c for c in callbacks) or _is_told(frame)
+
+
+def _is_told(frame: FrameType) -> bool:
+    """It runs because an object has gone: what it is given is the weak reference to that."""
+    code = frame.f_code
+    several = bool(code.co_flags & inspect.CO_VARARGS)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + several]
+    given = [frame.f_locals.get(name) for name in names]
+    given += given[-1] if several and type(given[-1]) is tuple else ()
+    references = (v for v in given if is_a(v, weakref.ref))
+    return any(weakref.ref.__call__(v) is None for v in references)
 
 
 def _block(frame: FrameType | None) -> FrameType | None:

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from jitmagic.evidence import Evidence
-from jitmagic.kinds import OWN_ERROR
+from jitmagic.kinds import OTHER_RESULTS, OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.source import cell as cells
 from jitmagic.source.edits import masked
@@ -187,6 +187,8 @@ class Verifier:
             return Verdict(False, f"there are no fewer {claim.fewer}", tested)
         if new:
             return Verdict(False, f"then {new[0].kind} is told", tested, new, found.evidence)
+        if finding.kind == OTHER_RESULTS and not self._shows():
+            return Verdict(False, "nothing that the cell shows or keeps is wrong as it is", tested)
         if self._differs_without_jit(attempt, found.ran, claim):
             words = "the compiled result then differs from the one without jit"
             return Verdict(False, words, tested, rest=words if self.keeps(attempt, claim) else "")
@@ -283,18 +285,27 @@ class Verifier:
         new = (s for s in statements[1] if not isinstance(s, SCOPES) and ast.unparse(s) not in known)
         return {name for s in new for name in cells.bound_names(s)}
 
+    def _compiled(self) -> Examined:
+        """The cell as it is, under its magic."""
+        if self._before is None:
+            self._before = self.reruns.under_magic(self.reruns.original)
+        return self._before
+
+    def _shows(self) -> bool:
+        """That the cell as it is gives wrong results is seen: else nothing that is seen can prove them mended."""
+        return bool(self._apart(self.plain(), self._compiled().ran, self.reruns.original, SAME))
+
     def _fewer(self, found: Examined, attempt: Attempt, claim: Claim) -> bool:
         if claim.fewer == "equations":  # to compile them once more may take long
             written_out = max(e.equations for e in self._known.values())
             return found.equations * 2 < (self.reruns.equations() or written_out)
-        if self._before is None:
-            self._before = self.reruns.under_magic(self.reruns.original)
-        if self._before.ran.error is not None:  # it got nowhere: that the finding is gone has to do
+        before = self._compiled()
+        if before.ran.error is not None:  # it got nowhere: that the finding is gone has to do
             return True
         if claim.fewer == "traces":
-            return found.traces < self._before.traces
+            return found.traces < before.traces
         again = self.reruns.under_magic(attempt)  # what jax compiles once for all is compiled by now
-        return again.compilations < self._before.compilations
+        return again.compilations < before.compilations
 
 
 def _cannot_run(plain: Ran) -> bool:

@@ -39,6 +39,33 @@ def test_a_result_that_is_only_printed_is_a_result(notebook: Notebook, how):
     assert wrong and not [x for f in report.findings for x in f.fixes if x.verified]
 
 
+UNSEEN = {
+    "more numbers than without jit": "print(norm(x))",
+    "a length that is no result": "print(len(str(norm(x))) > 0)",
+    "not printed": "norm(x);",
+    "in a loop": "for i in range(2): norm(x + i)",
+    "of a function around it": "print(type(scaled(x)))",
+}
+
+
+@pytest.mark.parametrize("how", UNSEEN)
+def test_where_no_wrong_result_is_seen_nothing_proves_it_mended(notebook: Notebook, how):
+    notebook.ok(
+        f"""%%jit -q
+def norm(v):
+    try:
+        return float(jnp.linalg.norm(v))
+    except Exception:
+        return v * 3
+def scaled(x): return norm(x) * 2
+x = jnp.arange(3.0)
+{UNSEEN[how]}"""
+    )
+    report = notebook.report()
+    assert "wrong" in [f.verdict for f in report.functions]
+    assert not [x for f in report.findings for x in f.fixes if x.verified]
+
+
 STEADY = {
     "a time": "y = g(x); print(y, time.perf_counter())",
     "an address": "y = g(x); print(y, object())",

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -24,18 +25,27 @@ def test_a_run_that_takes_too_long_ends() -> None:
             pass
 
 
-@pytest.mark.parametrize("kind", ["__del__", "gc"])
+@pytest.mark.parametrize("kind", ["__del__", "gc", "finalize", "a weak reference", "a weak set"])
 def test_nothing_is_raised_where_python_would_drop_it(monkeypatch, kind) -> None:
     dropped: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", dropped.append)
 
-    def work(*_: object) -> None:
+    def work(*told: object) -> None:
         for _ in range(200):
             time.sleep(0.001)
+
+    class Thing:
+        pass
 
     class Held:
         def __del__(self) -> None:
             work()
+
+    class Slow(weakref.WeakSet[Thing]):
+        def __init__(self) -> None:
+            super().__init__()
+            remove = self._remove  # type: ignore[has-type]
+            self._remove = lambda ref: (work(), remove(ref))
 
     with pytest.raises(OutOfTime), within(0.05):
         if kind == "gc":
@@ -44,8 +54,17 @@ def test_nothing_is_raised_where_python_would_drop_it(monkeypatch, kind) -> None
                 gc.collect()
             finally:
                 gc.callbacks.remove(work)
-        else:
+        elif kind == "__del__":
             Held()
+        else:
+            thing, kept, refs = Thing(), Slow(), []
+            if kind == "finalize":
+                weakref.finalize(thing, work)
+            elif kind == "a weak set":
+                kept.add(thing)
+            else:
+                refs.append(weakref.ref(thing, work))
+            del thing
         while True:
             pass
     assert dropped == []
