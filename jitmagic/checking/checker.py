@@ -27,7 +27,7 @@ from jitmagic.options import parameters_of
 from jitmagic.state import constants, ends, frozen, snapshot
 from jitmagic.state.active import acquired, first_traces
 from jitmagic.state.compiled import StatefulMethod
-from jitmagic.state.frozen import Frozen
+from jitmagic.state.frozen import METHOD, Frozen
 from jitmagic.state.held import names_of_variables
 from jitmagic.state.paths import at_or_below
 from jitmagic.state.reached import Reach
@@ -582,7 +582,8 @@ class Checker(Subject):
         for path, before, after in changed:
             old = self.seen.variables.get(path) or self._container(path)
             if old is not None:
-                self.seen.variables[path] = replace(old, stale=True, before=before, after=after)
+                kind = "function" if before == METHOD else old.type
+                self.seen.variables[path] = replace(old, type=kind, stale=True, before=before, after=after)
         frozen.forget([path for path, *_ in changed])
 
     # -- a call that failed

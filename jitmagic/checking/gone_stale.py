@@ -11,6 +11,7 @@ from jitmagic.report import Finding
 from jitmagic.rules import Thresholds, stale_constant
 from jitmagic.state import made
 from jitmagic.state.definition import function_facts
+from jitmagic.state.frozen import METHOD
 from jitmagic.state.reads import reads_of, seen_from_cell
 
 
@@ -30,7 +31,7 @@ def findings() -> tuple[Finding, ...]:
 def _variable(one: made.Made, path: str, before: str, after: str) -> Variable:
     reach = one.subject.reach()
     root = next((r for r in reach.roots if r.path == path), None)
-    is_function = root is not None and callable(root.value)
+    is_function = before == METHOD or (root is not None and callable(root.value))
     return Variable(
         path, "global", "function" if is_function else "object", stale=True, before=before, after=after,
         reads=seen_from_cell(path, reads_of(path, reach.functions), reach.functions),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from jitmagic import evidence
 from jitmagic.evidence import Variable
 from jitmagic.state import values
 from jitmagic.state.adapters import adapter_for, is_of_framework, is_ref
@@ -30,6 +31,8 @@ from jitmagic.state.wrappers import unwrap
 _SMALL = 1 << 20
 _ELEMENTS = 100_000
 _LONG = 4096
+METHOD = "method"
+"""What a method is told as."""
 
 
 def freeze(
@@ -52,7 +55,9 @@ def freeze(
     known = {leaf.path for leaf in kept}
     whole = _whole(reach, known, without)
     known |= {b.path for b in whole}
-    others = [b for b in _others(reach, known) if not at_or_below(b.path, without)]
+    others = [
+        b for b in (*_others(reach, known), *_methods(reach, known)) if not at_or_below(b.path, without)
+    ]
     return Frozen([*(Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole, *others])
 
 
@@ -99,6 +104,43 @@ def _others(reach: Reach, known: Collection[str]) -> list[Baked]:
 
 
 _MOST_OTHERS = 200
+
+
+def _methods(reach: Reach, known: Collection[str]) -> list[Baked]:
+    """The methods that run, of the first object of each class that a name leads to."""
+    run = set(map(id, reach.functions))
+    found: dict[str, Baked] = {}
+    seen = set[tuple[str, int]]()
+    for one in reach.values():
+        value, place = one.value, one.place
+        cls = value if is_a(value, type) else type(value)
+        at = evidence.root(one.path), id(cls)
+        if one.origin in ("argument", "default") or at in seen or not values.is_user_class(cls):
+            continue
+        seen.add(at)
+        names = [name for base in values.mro(cls) if values.is_user_class(base) for name in tuple(vars(base))]
+        for name in dict.fromkeys(names):
+            path = f"{one.path}.{name}"
+            if path not in known and not run.isdisjoint(map(id, _functions(cls, name))):
+                found[path] = _Method(path, place, name)
+    return [*found.values()][:_MOST_OTHERS]
+
+
+def _functions(cls: type, name: str) -> tuple[object, ...]:
+    """The functions that a class of the user's, and those above it, have for an attribute: `super()` goes on."""
+    bases = (vars(base) for base in values.mro(cls) if values.is_user_class(base))
+    return tuple(_function_in(own[name]) for own in bases if name in own)
+
+
+def _function_in(attribute: Any) -> types.FunctionType | None:
+    """The function of what stands in a class."""
+    if is_a(attribute, property):
+        attribute = attribute.fget
+    elif is_a(attribute, functools.cached_property | functools.partialmethod):
+        attribute = attribute.func
+    elif is_a(attribute, staticmethod | classmethod):
+        attribute = attribute.__func__
+    return unwrap(attribute)[1]
 
 
 def _is_opaque(value: object) -> bool:
@@ -239,6 +281,32 @@ class Baked:
         if text != self.text or _holds_functions(now):
             return text
         return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
+
+
+class _Method(Baked):
+    """The code of a method of the object that is bound now: the cell of its class may have run again."""
+
+    costly = True
+
+    def __init__(self, path: str, place: Place, name: str) -> None:
+        super().__init__(path, place, None)
+        self.read = functools.partial(_code_of_method, place, name)
+        self.text, self.held = METHOD, self.read()
+
+    def same(self, now: object) -> bool:
+        """Does it run the same code?"""
+        return now is MISSING or now == self.held
+
+    def text_now(self, now: object) -> str:
+        """In words."""
+        return f"another {METHOD}"
+
+
+def _code_of_method(place: Place, name: str) -> object:
+    value = place.look()
+    if value is MISSING:
+        return MISSING
+    return _identity(_functions(value if is_a(value, type) else type(value), name), _DEPTH)
 
 
 class _Opaque(Baked):
@@ -438,6 +506,8 @@ def _identity(value: Any, depth: int = 0) -> object:
     if depth and is_a(value, tuple):
         return type(value).__name__, tuple(_identity(v, depth - 1) for v in value)
     if depth and is_a(value, types.FunctionType):
-        held = (*values.cell_values(value), *(value.__defaults__ or ()))
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        around = [v for name, cell in cells if name != "__class__" for v in values.cell_contents(cell)]
+        held = (*around, *(value.__defaults__ or ()))
         return _code_key(value.__code__), tuple(_identity(v, depth - 1) for v in held)
     return id(value)
