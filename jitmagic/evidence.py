@@ -364,6 +364,7 @@ class SideEffect:
         "queue",
         "id",
         "setting",
+        "asked setting",
         "outside",
     ]
     names: tuple[str, ...]

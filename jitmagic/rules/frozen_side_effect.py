@@ -17,6 +17,7 @@ WORDS = {
     ),
     "wait": ("waits in {0}", "wait before or after the call, outside the compiled function"),
     "environment": ("reads the environment with {0}", BEFORE),
+    "asked setting": ("reads a setting with {0}", BEFORE),
     "file": ("reads or writes a file with {0}", BEFORE),
     "iterator": (
         "takes the next element of {1}",

@@ -8,6 +8,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
@@ -39,11 +40,18 @@ PROCESS = frozenset(
     "urllib.request.urlopen requests.get".split()
 )
 SETTINGS = frozenset(
-    "numpy.seterr numpy.seterrcall numpy.set_printoptions warnings.simplefilter warnings.filterwarnings "
+    "numpy.seterr numpy.seterrcall numpy.setbufsize numpy.set_printoptions decimal.setcontext "
+    "_decimal.setcontext warnings.simplefilter warnings.filterwarnings "
     "warnings.resetwarnings os.chdir os.putenv os.unsetenv os._Environ.update os._Environ.setdefault os._Environ.pop "
     "sys.setrecursionlimit logging.Logger.setLevel logging.disable logging.basicConfig "
     "jax._src.config.Config.update scipy.special.seterr pandas.set_option".split()
 )
+ASKED_SETTINGS = frozenset(
+    ".ContextVar.get numpy.geterr numpy.getbufsize numpy.get_printoptions "
+    "pandas.get_option decimal.getcontext _decimal.getcontext sys.getrecursionlimit logging.Logger.isEnabledFor "
+    "logging.Logger.getEffectiveLevel matplotlib.RcParams.get".split()
+)
+"""What is asked there may be set anew; a method written in C names no module."""
 IDS = frozenset("uuid.uuid1 uuid.uuid4 os.urandom".split())
 SAMPLING = ("numpy.random.", "random.", "secrets.", "_random.")
 NOT_SAMPLING = frozenset(
@@ -95,6 +103,8 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
             a.value for a in call.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)
         ]
         yield SideEffect("environment", (asked, *variable), where, asked)
+    elif name in ASKED_SETTINGS:
+        yield SideEffect("asked setting", (asked,), where, asked)
     elif name in FILES:
         outside = [n for n in _outside(code, call.args) if n != asked]
         yield SideEffect("file", (asked, *outside), where, asked)
@@ -136,10 +146,17 @@ def _looks_into(code: Code, node: ast.Subscript | ast.Compare) -> Iterator[SideE
     import os
 
     looked = node.value if isinstance(node, ast.Subscript) else node.comparators[0]
-    if code.value(looked) is not os.environ:
+    value = code.value(looked)
+    if value is not os.environ and type(value).__module__ + type(value).__name__ != "matplotlibRcParams":
         return
     text, is_set = ast.unparse(looked), not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
-    yield SideEffect("setting" if is_set else "environment", (text,), code.where(node), text)
+    if is_set:
+        yield SideEffect("setting", (text,), code.where(node), text)
+    else:
+        asks: Literal["environment", "asked setting"] = (
+            "environment" if value is os.environ else "asked setting"
+        )
+        yield SideEffect(asks, (text,), code.where(node), text)
 
 
 def _outside(code: Code, nodes: Iterable[ast.expr]) -> list[str]:

@@ -19,6 +19,15 @@ ASKS = [
     ("from os.path import getsize\n", "t = float(getsize('.'))", "file"),
     ("import pathlib\nplace = pathlib.Path('.')\n", "t = float(place.exists())", "file"),
     ("numbers = iter(range(9))\n", "t = next(numbers)", "iterator"),
+    (
+        "import contextvars\nvar = contextvars.ContextVar('var', default=2.0)\n",
+        "t = var.get()",
+        "asked setting",
+    ),
+    ("import matplotlib\n", "t = matplotlib.rcParams['lines.linewidth']", "asked setting"),
+    ("from decimal import getcontext\n", "t = getcontext().prec", "asked setting"),
+    ("import pandas as pd\n", "t = pd.get_option('display.max_rows')", "asked setting"),
+    ("", "t = np.setbufsize(8192) * 0 + 1", "setting"),
     ("import uuid\n", "t = uuid.uuid4().int % 7", "id"),
 ]
 
