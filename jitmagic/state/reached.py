@@ -91,6 +91,8 @@ class Reach:
     """Attribute names that the functions read, of whatever."""
     remade: tuple[str, ...] = ()
     """Attributes that the functions write which are more than data."""
+    fields: frozenset[str] = frozenset()
+    """Attributes that the functions store into, or into what they hold: some are fields of objects of Python's own."""
     any_attribute: bool = False
     offered: dict[str, tuple[Where, ...]] = field(default_factory=dict)
     """Random states that are there to be drawn from, whether the function does or not, and the reads of them."""

@@ -97,6 +97,7 @@ class _Scan:
         r.roots = sorted(self.roots.values(), key=lambda root: root.path not in r.offered)
         r.functions = tuple(self.functions.values())
         r.classes, r.attributes = tuple(self.classes.values()), tuple(self.attributes)
+        r.fields = frozenset(self.stored) | {"__annotations__"}.intersection(self.attributes)
         r.remade = tuple(name for name in ("__class__", "__bases__") if name in self.stored)
         return r
 

@@ -168,6 +168,7 @@ class Snapshot:
                 )
             )
             held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
+            self._fields(held, fn, 1)
             kept = {**fn.__dict__, "__kwdefaults__": fn.__kwdefaults__}
             self._todo += [(held.below("attribute", k), v, 1) for k, v in kept.items()]
         for cls in reach.classes:
@@ -200,6 +201,7 @@ class Snapshot:
         path = cls.__qualname__.rpartition("<locals>.")[2]
         self._entries += [Keyed(cls, path, "attribute", "attribute"), _Subclasses(cls)]
         held = Place(path, "global", "global", "cls", holder={"cls": cls})
+        self._fields(held, cls, 1)
         own = [(k, v) for k, v in values.class_dict(cls).items() if not is_special(k) and _is_data(v)]
         self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
         for base in (*values.mro(cls)[1:], *values.mro(type(cls))):
@@ -214,6 +216,11 @@ class Snapshot:
         if is_a(value, _BOUND):  # `log.append` under a name of its own
             value = value.__self__
         if values.module_of(type(value)) == _WATCHED:  # the attributes are those of what it stands for
+            for name in self.reach.fields.intersection(functools.WRAPPER_ASSIGNMENTS):  # and these its own
+                write = functools.partial(_named_so, name)
+                read = operator.attrgetter(name)
+                path = f"{place.path}.{name}"
+                self._entries.append(Kept(value, path, "attribute", read, write, _same_field, by_value=True))
             value = value.plain_function
         if _is_atom(value) or id(value) in self._known:
             return
@@ -226,6 +233,7 @@ class Snapshot:
         if is_a(value, type):
             return self._class(value)
         self._seen[id(value)] = value
+        self._fields(place, value, depth)
         if not self.noticed and (ends.is_noticed(value) or (is_a(value, ends.WEAK) and _is_users(place))):
             self.noticed = place.path
         if id(value) in self._elsewhere or self._is_shared(value):  # what changes it is the other thread, too
@@ -239,6 +247,21 @@ class Snapshot:
             self._shared.update(map(id, self._entries[first:]))
             return
         self._look_into(place, value, depth)
+
+    def _fields(self, place: Place, value: Any, depth: int) -> None:
+        """What the functions store into that lies in no `__dict__` and no slot: `error.args`, a function's name."""
+        cls = type(value)
+        for name in () if is_a(value, np.ndarray) else self.reach.fields:
+            owner, field = values.class_attribute(cls, name) or (cls, MISSING)
+            of_slot = is_a(field, types.MemberDescriptorType) and "__slots__" in values.class_dict(owner)
+            if not is_a(field, types.GetSetDescriptorType | types.MemberDescriptorType) or of_slot:
+                continue
+            with contextlib.suppress(AttributeError, TypeError):  # it has none
+                read, write = functools.partial(_field, field), field.__set__
+                path = f"{place.path}.{name}"
+                entry = Kept(value, path, "attribute", read, write, _same_field, by_value=True)
+                self._entries.append(entry)
+                self._follow([entry.old], place, depth)
 
     def _look_into(self, place: Place, value: Any, depth: int) -> None:
         if is_a(value, logging.Manager):
@@ -673,6 +696,20 @@ def _same_parts(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
 
 def _make_of(fn: types.FunctionType, old: tuple[Any, ...]) -> None:
     fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__, fn.__name__, fn.__qualname__ = old
+
+
+def _named_so(name: str, watched: object, value: object) -> None:
+    object.__setattr__(watched, name, value)
+
+
+def _field(field: Any, value: object) -> object:
+    return field.__get__(value, type(value))
+
+
+def _same_field(a: object, b: object) -> bool:
+    if type(a) is type(b) is tuple:
+        return len(a) == len(b) and all(map(_same_field, a, b))  # type: ignore[arg-type]
+    return a is b or (type(a) is type(b) and type(a) in values.SCALARS and (a == b or a != a))
 
 
 def _is_traced(key: object, value: object) -> bool:
