@@ -48,8 +48,8 @@ SETTINGS = frozenset(
 )
 ASKED_SETTINGS = frozenset(
     ".ContextVar.get numpy.geterr numpy.getbufsize numpy.get_printoptions "
-    "pandas.get_option decimal.getcontext _decimal.getcontext sys.getrecursionlimit logging.Logger.isEnabledFor "
-    "logging.Logger.getEffectiveLevel matplotlib.RcParams.get".split()
+    "pandas.get_option decimal.getcontext _decimal.getcontext sys.getrecursionlimit "
+    "matplotlib.RcParams.get".split()
 )
 """What is asked there may be set anew; a method written in C names no module."""
 IDS = frozenset("uuid.uuid1 uuid.uuid4 os.urandom".split())
