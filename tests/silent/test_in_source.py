@@ -35,6 +35,9 @@ ASKS = [
 @pytest.mark.parametrize(("setup", "line", "what"), ASKS)
 @pytest.mark.parametrize("helper", [False, True])
 def test_questions_to_the_world_outside(setup: str, line: str, what: str, helper: bool) -> None:
+    for library in ("matplotlib", "pandas"):
+        if f"import {library}" in setup:
+            pytest.importorskip(library, reason=f"{library} is not installed")
     body = f"    {line}\n    return x * t\n"
     cell = f"def g(x):\n{body}def f(x):\n    return g(x)\n" if helper else f"def f(x):\n{body}"
     found = facts(cell, "f(1.0)", setup=setup).effects
