@@ -43,7 +43,7 @@ def evidence_of(subject: Subject) -> ev.Evidence:
         traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
         static_verified=s.static_verified, silent=subject.silent(), waits=s.waits, exhausted=s.exhausted,
-        notes=tuple(s.notes), compared=s.compiles > 0 and not any(n.startswith(report.PLAIN_RUN) for n in s.notes),
+        notes=tuple(s.notes), compared=s.compared,
     )  # fmt: skip
 
 

@@ -121,6 +121,8 @@ class Seen:
     printed: str = ""
     tracers_printed: list[tuple[CodeType, int]] = field(default_factory=list)
     """Where the user's code printed some: code, and the instruction in it."""
+    compared: bool = False
+    """A compiled call's result was held against that of a run without jit."""
     answered: list[tuple[CodeType, int]] = field(default_factory=list)
     """Lines in a `try` of the user's that took an error of jax's tracing for an answer."""
     equations: int | None = None

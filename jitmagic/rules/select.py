@@ -76,7 +76,7 @@ def _same(a: Finding, b: Finding) -> bool:
 
 def _consequence(finding: Finding, other: Finding) -> bool:
     """Whether `other` says the same and more."""
-    if finding.kind == OTHER_RESULTS:
+    if finding.kind == OTHER_RESULTS and finding.severity != "warning":  # that is one of its own
         return other.kind in CHANGE_RESULTS and other.severity != "note"
     if finding.kind == "nan" and other.kind == "out-of-bounds":  # it is what jax fills in
         return finding.span == other.span

@@ -26,7 +26,7 @@ from jitmagic.state.values import MISSING, cell_contents, codes_in
 
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
 _LOOKED_AT = (
-    ast.Call, ast.Subscript, ast.Compare, ast.For, ast.Try, ast.Match,
+    ast.Call, ast.Subscript, ast.Compare, ast.For, ast.Try, ast.With, ast.Match,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from jitmagic.silent.known import known_names, read_values
 from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.tree import walk
 from jitmagic.state.values import codes_in, own_dict
+from jitmagic.tracing.probing import suppressing
 from jitmagic.tracing.sites import site_of
 
 CLOCK = frozenset(
@@ -264,7 +265,7 @@ def type_tests(
         elif isinstance(node, ast.Match) and (name := dotted(node.subject)) not in left_out:
             patterns = (c.pattern for c in node.cases if _matches_concrete(code, c.pattern))
             yield from (TypeTest(name, code.where(p, head=True)) for p in patterns)
-        elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
+        elif isinstance(node, ast.Try | ast.With) and (handler := _swallowing(node)):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
             met = [s for s in node.body for line in lines if s.lineno <= line <= (s.end_lineno or 0)]
             asked = code.where(met[0] if met else _asking(node), head=True).source
@@ -400,7 +401,7 @@ def _whole(code: Code, node: ast.AST) -> ast.AST:
     return node
 
 
-def _asking(node: ast.Try) -> ast.AST:
+def _asking(node: ast.Try | ast.With) -> ast.AST:
     """The first statement of the `try` that may ask a tracer for its value."""
     asks = (ast.If, ast.While, ast.Assert, ast.Call, ast.IfExp, ast.Subscript, ast.BoolOp, ast.JoinedStr)
     found = (s for s in node.body if any(isinstance(n, asks) for n in walk(s)))
@@ -410,8 +411,11 @@ def _asking(node: ast.Try) -> ast.AST:
 _TAKEN = frozenset("Exception BaseException TypeError ValueError IndexError NotImplementedError".split())
 
 
-def _swallowing(node: ast.Try) -> ast.AST | None:
-    """The handler that takes jax's errors (TypeErrors, IndexErrors, ValueErrors all) and goes on."""
+def _swallowing(node: ast.Try | ast.With) -> ast.AST | None:
+    """The handler that takes jax's errors (TypeErrors, IndexErrors, ValueErrors all) and goes on, or `suppress`."""
+    if isinstance(node, ast.With):
+        calls = suppressing(node)
+        return next((c for c in calls if {dotted(k).rpartition(".")[2] for k in c.args} & _TAKEN), None)
     for handler in node.handlers:
         kind = handler.type
         kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind] if kind else []

@@ -24,7 +24,7 @@ from jitmagic.state.constants import is_input, size_of
 from jitmagic.state.entries import same_arrays, sample
 from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import Place, at_or_below
-from jitmagic.state.reached import LeafValue, Reach
+from jitmagic.state.reached import LeafValue, Reach, Root
 from jitmagic.state.values import MISSING, contains_tracer, is_a, is_tracer, is_users_function, short
 from jitmagic.state.wrappers import unwrap
 
@@ -55,9 +55,9 @@ def freeze(
     known = {leaf.path for leaf in kept}
     whole = _whole(reach, known, without)
     known |= {b.path for b in whole}
-    others = [
-        b for b in (*_others(reach, known), *_methods(reach, known)) if not at_or_below(b.path, without)
-    ]
+    every = [one for one in reach.values() if one.origin not in ("argument", "default")]
+    others = [*_others(reach, every, known), *_methods(reach, every, known)]
+    others = [b for b in others if not at_or_below(b.path, without)]
     return Frozen([*(Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole, *others])
 
 
@@ -86,14 +86,14 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
     return found
 
 
-def _others(reach: Reach, known: Collection[str]) -> list[Baked]:
+def _others(reach: Reach, every: Iterable[Root], known: Collection[str]) -> list[Baked]:
     """What is not looked into (a table, a sparse matrix, a fraction), and the settings of modules that only the code
     of their framework reads (`deterministic` of a dropout)."""
     written = {root.path for root in reach.roots if any(u.action == "write" for u in root.uses)}
     found: list[Baked] = []
-    for one in reach.values():
+    for one in every:
         place, value = one.place, one.value
-        if one.origin in ("argument", "default") or one.path in known or len(found) > _MOST_OTHERS:
+        if one.path in known or len(found) > _MOST_OTHERS:
             continue
         if _is_opaque(value):
             if one.path not in written and reach.may_read(place):
@@ -106,16 +106,16 @@ def _others(reach: Reach, known: Collection[str]) -> list[Baked]:
 _MOST_OTHERS = 200
 
 
-def _methods(reach: Reach, known: Collection[str]) -> list[Baked]:
+def _methods(reach: Reach, every: Iterable[Root], known: Collection[str]) -> list[Baked]:
     """The methods that run, of the first object of each class that a name leads to."""
     run = set(map(id, reach.functions))
     found: dict[str, Baked] = {}
     seen = set[tuple[str, int]]()
-    for one in reach.values():
+    for one in every:
         value, place = one.value, one.place
         cls = value if is_a(value, type) else type(value)
         at = evidence.root(one.path), id(cls)
-        if one.origin in ("argument", "default") or at in seen or not values.is_user_class(cls):
+        if at in seen or not values.is_user_class(cls):
             continue
         seen.add(at)
         names = [name for base in values.mro(cls) if values.is_user_class(base) for name in tuple(vars(base))]

@@ -260,8 +260,9 @@ class Snapshot:
                 read, write = functools.partial(_field, field), field.__set__
                 path = f"{place.path}.{name}"
                 entry = Kept(value, path, "attribute", read, write, _same_field, by_value=True)
-                self._entries.append(entry)
-                self._follow([entry.old], place, depth)
+                if _same_field(read(value), entry.old):  # else it is made anew each time: `C.__dict__`
+                    self._entries.append(entry)
+                    self._follow([entry.old], place, depth)
 
     def _look_into(self, place: Place, value: Any, depth: int) -> None:
         if is_a(value, logging.Manager):

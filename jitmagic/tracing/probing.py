@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from jax.errors import JAXIndexError, JAXTypeError
 
 from jitmagic import patches
+from jitmagic.source.modules import last_name
 from jitmagic.source.tree import ByCode, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 
@@ -99,11 +100,10 @@ def _find_guarded(code: types.CodeType) -> tuple[_Span, ...]:
         return ()
     tree, shift = _definition(code)
     return tuple(
-        (node.body[0].lineno + shift, (node.body[-1].end_lineno or 0) + shift, _caught(handler))
+        (node.body[0].lineno + shift, (node.body[-1].end_lineno or 0) + shift, caught)
         for node in (walk(tree) if tree is not None else ())
-        if isinstance(node, ast.Try)
-        for handler in node.handlers
-        if not any(isinstance(inner, ast.Raise) for inner in walk(handler))
+        if isinstance(node, ast.Try | ast.With)
+        for caught in _goes_on_after(node)
     )
 
 
@@ -119,12 +119,26 @@ def _definition(code: types.CodeType) -> tuple[ast.AST | None, int]:
     return None, 0  # a lambda in the middle of an expression, say: nothing there can catch
 
 
-def _caught(handler: ast.ExceptHandler) -> frozenset[str] | None:
-    """The names of what a handler catches; None for all."""
-    if handler.type is None:
-        return None
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return frozenset(k.attr if isinstance(k, ast.Attribute) else getattr(k, "id", "") for k in kinds)
+def _goes_on_after(node: ast.Try | ast.With) -> Iterator[frozenset[str] | None]:
+    """The names of what is caught and not raised again: by each handler (None for all), by `suppress(...)`."""
+    if isinstance(node, ast.With):
+        yield from (_names(call.args) for call in suppressing(node))
+        return
+    for handler in node.handlers:
+        if any(isinstance(inner, ast.Raise) for inner in walk(handler)):
+            continue
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        yield None if handler.type is None else _names(kinds)
+
+
+def suppressing(node: ast.With) -> list[ast.Call]:
+    """The calls of `contextlib.suppress` that a block is entered with."""
+    calls = (item.context_expr for item in node.items)
+    return [c for c in calls if isinstance(c, ast.Call) and last_name(c.func) == "suppress"]
+
+
+def _names(kinds: Iterable[ast.AST | None]) -> frozenset[str]:
+    return frozenset(last_name(kind) for kind in kinds if kind is not None)
 
 
 def is_probe(frame: types.FrameType | None) -> bool:

@@ -23,6 +23,7 @@ TAKEN = {
     "an index": ("def f(x, n):\n    try:\n        return x * [1, 2, 3][n]\n    except jax.errors.TracerIntegerConversionError:\n        return x", 5),
     "a mask": ("def f(x):\n    try:\n        return x[x > 1].sum()\n    except IndexError:\n        return x.sum()", 5),
     "of a helper": ("def f(x): return x * whole(int, x.sum())", 7),
+    "suppressed": ("import contextlib\ndef f(x):\n    n = 7.0\n    with contextlib.suppress(TypeError):\n        n = float(x.sum())\n    return x * n", 5),
     "the inner one": (
         "def ask(v):\n    try: return -v if v > 2 else v\n    except Exception: return v\n"
         "def f(x):\n    try:\n        return x * ask(x.sum())\n    except Exception:\n        return x", 4,
@@ -68,6 +69,13 @@ def test_equal_results_are_no_problem(notebook: Notebook) -> None:
         "%%jit -q\ndef f(x):\n    try: return x * float(x[1])\n    except TypeError: return x * x[1]\nf(x)"
     )
     assert "jit-differs-from-eager" not in notebook.kinds()
+
+
+def test_it_is_told_where_a_comparison_was_left_out(notebook: Notebook) -> None:
+    notebook.ok(SETUP)
+    cell = "import os\ndef f(x):\n    os.write(2, b'')\n    try: return x * float(x[1])\n    except TypeError: return x * x[1]\n"
+    notebook.ok(f"%%jit -q --no-time\n{cell}f(x)")
+    assert "jit-differs-from-eager" in notebook.kinds("warning")
 
 
 def test_the_errors_of_jax_are_as_they_were(notebook: Notebook) -> None:

@@ -146,6 +146,7 @@ SETTINGS = {
     "the annotations of a function": ("def h(a: int): pass", "h.__annotations__[f'k{len(h.__annotations__)}'] = int", "len(h.__annotations__)"),
     "the name of a class": ("class C: 'd'", "C.__name__ += 'c'; C.__doc__ += 'c'; C.__qualname__ += 'c'", "C.__name__, C.__doc__, C.__qualname__"),
     "the annotations of a class": ("class C:\n    a: int", "C.__annotations__[f'k{len(C.__annotations__)}'] = int", "len(C.__annotations__)"),
+    "a dict of attributes": ("class A:\n    def __init__(self): self.k = 1\nclass C: n = 0\na = A()", "a.__dict__ = {'k': a.k + 1}; C.n += 1", "a.k, C.n"),
     "the text of a property": ("p = property(len, doc='d')", "p.__doc__ += 'c'", "p.__doc__"),
     "the fields of a dtype": ("d = np.dtype([('a', 'i4')])", "d.names = (d.names[0] + 'z',)", "d.names"),
     "a thread of its own": ("import threading\nl = []", "t = threading.Thread(target=lambda: (l.append(1), print('in thread'))); t.start(); t.join()", "l"),
