@@ -3,6 +3,7 @@ which wait for work of ours."""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _thread
 import contextlib
 import signal
@@ -24,20 +25,29 @@ def deferred() -> Iterator[None]:
 
     Python runs signal handlers in the main thread alone, so in other threads there is nothing to do.
     """
-    ident, noted = threading.get_ident(), list[tuple[Any, Any]]()
+    ident, noted = threading.get_ident(), _Noted()
     main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if main else None  # not callable: ignored, or handled elsewhere
+    before = _signal.getsignal(signal.SIGINT) if main else None  # not callable: ignored, or handled elsewhere
+    notes = callable(before) and not isinstance(before, _Noted)  # else a block around this one notes it
     try:
         deferring[ident] = deferring.get(ident, 0) + 1
-        if callable(before):
-            signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+        if notes:
+            _signal.signal(signal.SIGINT, noted)
         yield
     finally:
-        if callable(before):
-            signal.signal(signal.SIGINT, before)
+        if notes:
+            _signal.signal(signal.SIGINT, before)
         deferring[ident] = deferring.get(ident, 1) - 1
         if noted and callable(before):
             before(*noted[-1])
+
+
+class _Noted(list[tuple[Any, Any]]):
+    """A handler that keeps the interrupts that have come. It is set by the function below `signal.signal`, which makes
+    an enumeration of each number and is refused to runs of ours."""
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.append((number, frame))
 
 
 @contextlib.contextmanager

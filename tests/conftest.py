@@ -32,6 +32,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.stem != "test_goes_with_it", "browser" in item.path.parts))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What XLA has compiled for one test is there for the others, of which each compiles the same `x * 2` anew; kernels
+    that tests start have none of it, nor has a run of the tests what another has left."""
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _young_garbage_only() -> Iterator[None]:
     """What one file of tests has left is not looked through for garbage all through the later ones, nor are its

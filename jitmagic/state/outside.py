@@ -265,7 +265,7 @@ def process() -> list[Entry]:
         return Kept(None, path, "global", lambda _: read(), lambda _, old: write(old))
 
     found: list[Entry] = [
-        setting("os.environ", lambda: dict(os.environ), _put_environment),
+        setting("os.environ", _environment, _put_environment),
         setting("os.getcwd()", _directory, lambda old: os.chdir(old) if old else None),
         setting("np.geterr()", np.geterr, lambda old: np.seterr(**old)),
         setting("np.get_printoptions()", np.get_printoptions, lambda old: np.set_printoptions(**old)),
@@ -313,12 +313,18 @@ def _configure(old: dict[str, Any]) -> None:
             config.update(name, value)
 
 
-def _put_environment(old: dict[str, str]) -> None:
-    for name in os.environ.keys() - old.keys():
-        del os.environ[name]
-    for name, value in old.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+def _environment() -> dict[Any, Any]:
+    """What is set, as `os.environ` keeps it (private): to read each name and value takes half a millisecond."""
+    return dict(getattr(os.environ, "_data", os.environ))
+
+
+def _put_environment(old: dict[Any, Any]) -> None:
+    now, same = _environment(), {"decodekey": lambda k: k, "decodevalue": lambda v: v}
+    key, value = (getattr(os.environ, name, plain) for name, plain in same.items())
+    for name in now.keys() - old.keys():
+        del os.environ[key(name)]
+    for name in [n for n, v in old.items() if n not in now or now[n] != v]:
+        os.environ[key(name)] = value(old[name])
 
 
 def _numbered() -> list[Any]:
@@ -387,6 +393,8 @@ class Imported(Entry):
         if only:
             return
         now = sys.modules.copy()
+        if [*now] == [*self.old] and all(map(operator.is_, now.values(), self.old.values())):
+            return  # as nearly always, of thousands
         others = [name for name, module in now.items() if self.old.get(name) is not module]
         for name in [*others, *(self.old.keys() - now.keys())]:
             module = self.old[name] if name in self.old else now[name]

@@ -303,6 +303,10 @@ def children(value: Any) -> Iterator[Child]:
 
 def step_text(kind: str, key: object) -> str:
     """The step as it is written in a path: `.w` or `['layer1']`."""
+    return _named(kind, key) if type(key) is str else _step_text(kind, key)
+
+
+def _step_text(kind: str, key: object) -> str:
     if kind == "attribute":
         return f"[{key}]" if str(key).isdigit() else f".{key}"  # as `nnx.List` keeps its items
     parts = key if type(key) is tuple else (key,)
@@ -310,6 +314,9 @@ def step_text(kind: str, key: object) -> str:
     if is_a(key, enum.Enum):
         return f"[{type(key).__qualname__.replace('<locals>.', '')}.{key._name_}]"  # type: ignore[attr-defined]
     return f"[{key!r}]" if literal else f"[<{type(key).__name__}>]"
+
+
+_named = functools.lru_cache(maxsize=4096)(_step_text)
 
 
 def short(value: object, width: int = 40) -> str:

@@ -63,6 +63,14 @@ def nodes_of_trees() -> Mapping[type, Any]:
     return getattr(importlib.import_module("jax._src.tree_util"), "_registry", {})
 
 
+def traceback_filtering() -> types.ModuleType | None:
+    """The module that takes frames of jax's out of tracebacks, wherever an error leaves one of its functions; whether
+    one further out will is asked of `_is_under_reraiser(error)`, which reads all frames that are running. Private: the
+    public setting `jax_traceback_filtering` is asked for after that. None where it is not there, and all stays slow."""
+    module = sys.modules.get("jax._src.traceback_util")
+    return module if hasattr(module, "_is_under_reraiser") else None
+
+
 def array_class() -> Any:
     """The class of arrays that have a value. Private; None without the name."""
     return getattr(importlib.import_module("jax._src.array"), "ArrayImpl", None)

@@ -280,6 +280,9 @@ class Watch:
 
     def _is_users(self, frame: types.FrameType) -> bool:
         code = frame.f_code
+        if _of_libraries.get(id(code)) is code:
+            self.others.add(id(code))
+            return False
         known = self.codes.get(id(code))
         if known is None:
             known = self.codes[id(code)] = code, _is_users(code, frame.f_globals)
@@ -288,8 +291,11 @@ class Watch:
                 if name := _unknown(code, frame.f_globals):
                     self.unknown[id(code)] = name
                 library = str(frame.f_globals.get("__name__")).partition(".")[0]
-                if library in _KEEPING and snapshot.look_at_library(frame):
-                    self.keeping.add(id(code))
+                if library in _KEEPING:
+                    if snapshot.look_at_library(frame):
+                        self.keeping.add(id(code))
+                elif library in HARMLESS and values.is_library_file(code.co_filename):
+                    _of_libraries[id(code)] = code
         return known[1]
 
     def _is_for_user(self, frame: types.FrameType) -> bool:
@@ -330,6 +336,8 @@ class Watch:
             if id(code) in self.doors:
                 self.refuse(self.doors[id(code)])
                 return None
+            if _of_libraries.get(id(code)) is code:
+                return sys.monitoring.DISABLE
             frame = sys._getframe(1)
             if self._is_users(frame):
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
@@ -382,6 +390,8 @@ class Watch:
                 self.refuse(name)
 
 
+_of_libraries: dict[int, types.CodeType] = {}
+"""Code of libraries that change nothing for others, by its `id`: what was found out of it in one run holds in all."""
 _KEEPING = LIBRARIES | {"tqdm"}
 """Libraries whose functions change what is put back, what they keep for all their callers included."""
 _PASSING = frozenset(

@@ -84,7 +84,8 @@ class _Streams:
                     self.refused.pop(ident, None)
                 self.holders[ident] = self.holders.get(ident, 0) + 1
                 if len(self.holders) == 1 and self.holders[ident] == 1:
-                    self._begin_hold(timed)
+                    with deferred():
+                        self._begin_hold(timed)
             for name in _STREAMS:
                 stream = getattr(sys, name)
                 if stream is not None and not isinstance(stream, _Stream):
@@ -101,7 +102,8 @@ class _Streams:
                 if left > 0:
                     self.holders[ident] = left
                 if not self.holders:
-                    self.stack.close()
+                    with deferred():
+                        self.stack.close()
                     for name, stand_in in self.stand_ins.items():  # a run of ours may have set another one
                         setattr(sys, name, stand_in)
             if self.users <= 0:
@@ -145,6 +147,9 @@ class _Streams:
         for holder, name, what in (*_CHANGING, (compat.array_class(), "delete", "deletes an array")):
             if hasattr(holder, name):
                 self._refuse(holder, name, what)
+        filtering = compat.traceback_filtering()
+        if filtering is not None:  # nobody sees it here, and it takes a third of a run that fails
+            self._replace(filtering, "_is_under_reraiser", lambda original, exc: True)
         self._replace(threading.Thread, "start", self._start)
         self._replace(threading.Condition, "wait", self._wait)
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()

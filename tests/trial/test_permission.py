@@ -59,7 +59,11 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("called", HARMLESS, ids=str)
+def name_of(called):
+    return getattr(called, "__qualname__", type(called).__name__)
+
+
+@pytest.mark.parametrize("called", HARMLESS, ids=name_of)
 def test_what_is_known_may_be_called(called):
     assert obstacle(called) == ""
 
