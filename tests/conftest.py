@@ -32,15 +32,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.stem != "test_goes_with_it", "browser" in item.path.parts))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What XLA has compiled for one test is there for the others, of which each compiles the same `x * 2` anew; kernels
-    that tests start have none of it, nor has a run of the tests what another has left."""
-    import jax
+@pytest.fixture(scope="session")
+def _compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("compiled"))
 
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once(request: pytest.FixtureRequest, _compiled: str) -> Iterator[None]:
+    """Of corrections, whose trials run cells again and again, what XLA has compiled for one test is there for the next,
+    which compiles the same `x * 2`. All other tests are those of a notebook without a persistent cache."""
+    if "fixes" not in request.path.parts:
+        yield
+        return
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    chosen = {
+        "jax_compilation_cache_dir": _compiled,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: jax.config.values[name] for name in chosen}
+    for settings in (chosen, before):
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        if settings is chosen:
+            yield
 
 
 @pytest.fixture(scope="module", autouse=True)

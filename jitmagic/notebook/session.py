@@ -187,7 +187,10 @@ class NotebookSession(Notebook):
         for checker in tuple(self.checkers):
             checker.retire()
         if self.hearing is not None:
+            from jitmagic.state import ends
+
             self.hearing.close()
+            ends.cell_begins(ast.parse(""))
         if self.running.waits is not None:
             self.running.waits.stop()
         self.compilations.stop()

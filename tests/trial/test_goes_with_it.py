@@ -9,6 +9,7 @@ import threading
 import time
 import types
 import warnings
+from collections.abc import Iterator
 
 import pytest
 
@@ -42,9 +43,13 @@ FAILS = {
 
 
 @pytest.fixture(autouse=True)
-def _all_is_looked_through(bare: Notebook) -> None:
-    """As in a notebook, where nothing is kept out of sight."""
+def _all_is_looked_through(bare: Notebook) -> Iterator[None]:
+    """As in a notebook, where nothing is kept out of sight. IPython, which collects garbage as it clears the notebook,
+    need not look through all that the tests have imported."""
     gc.unfreeze()
+    yield
+    gc.collect(1)
+    gc.freeze()
 
 
 @pytest.mark.parametrize(
