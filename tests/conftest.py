@@ -21,6 +21,8 @@ from jitmagic.trial import whose_run
 
 FRAMEWORKS = ("brainpy", "brainstate", "equinox", "flax", "optax", "tensorflow_probability", "spark")
 """What a cell may import that is not installed everywhere; its test is then left out."""
+REPEATING = frozenset(("checking", "fixes", "frameworks", "silent", "whatif"))
+"""Rooms whose tests compile what others have."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,9 +41,9 @@ def _compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_once(request: pytest.FixtureRequest, _compiled: str) -> Iterator[None]:
-    """Of corrections, whose trials run cells again and again, what XLA has compiled for one test is there for the next,
-    which compiles the same `x * 2`. All other tests are those of a notebook without a persistent cache."""
-    if "fixes" not in request.path.parts:
+    """What XLA has compiled for one test is there for the next, which compiles the same `x * 2`, where neither that nor
+    what is called meanwhile is looked at. All other tests are those of a notebook without a persistent cache."""
+    if REPEATING.isdisjoint(request.path.parts):
         yield
         return
     import jax

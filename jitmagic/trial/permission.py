@@ -12,7 +12,7 @@ import fnmatch
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from jitmagic.listeners import free_tool
 from jitmagic.state import outside, snapshot, values, wrappers
@@ -214,13 +214,16 @@ class Watch:
         self,
         refuse: Refuse,
         begins: Callable[[types.FrameType], bool],
-        doors: Iterable[types.FunctionType] = (),
+        doors: Sequence[types.FunctionType] = (),
         *,
         timed: bool = False,
     ) -> None:
         self.refuse, self.begins, self.most = refuse, begins, 1 if timed else _MOST
         self.doors = {id(f.__code__): f"{f.__module__}.{f.__qualname__}" for f in doors}
         """Their full names, by the `id` of their code."""
+        self.files_of_doors = {f.__code__.co_filename for f in doors}
+        self.files = _of_libraries - self.files_of_doors
+        """Files of code which nothing is asked about. Not by the `id` of code, for Python audits each `id`."""
         self.tool: int | None = None
         self.codes: dict[int, tuple[types.CodeType, bool]] = {}
         """Code that has run, by its `id`, and whether it is the user's."""
@@ -280,8 +283,7 @@ class Watch:
 
     def _is_users(self, frame: types.FrameType) -> bool:
         code = frame.f_code
-        if _of_libraries.get(id(code)) is code:
-            self.others.add(id(code))
+        if code.co_filename in self.files:
             return False
         known = self.codes.get(id(code))
         if known is None:
@@ -295,7 +297,8 @@ class Watch:
                     if snapshot.look_at_library(frame):
                         self.keeping.add(id(code))
                 elif library in HARMLESS and values.is_library_file(code.co_filename):
-                    _of_libraries[id(code)] = code
+                    _of_libraries.add(code.co_filename)
+                    self.files = _of_libraries - self.files_of_doors
         return known[1]
 
     def _is_for_user(self, frame: types.FrameType) -> bool:
@@ -333,11 +336,11 @@ class Watch:
     if sys.version_info >= (3, 12):
 
         def _started(self, code: types.CodeType, offset: int) -> object:
+            if code.co_filename in self.files:
+                return sys.monitoring.DISABLE
             if id(code) in self.doors:
                 self.refuse(self.doors[id(code)])
                 return None
-            if _of_libraries.get(id(code)) is code:
-                return sys.monitoring.DISABLE
             frame = sys._getframe(1)
             if self._is_users(frame):
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
@@ -358,11 +361,15 @@ class Watch:
             return sys.monitoring.DISABLE if times >= self.most else None
 
     def _profile(self, frame: types.FrameType, event: str, called: object) -> None:
+        # Nearly all calls are those of libraries, and the first line of each kind is all that they cost.
         if event == "c_call":
+            if frame.f_code.co_filename in self.files:
+                return
             caller: types.FrameType | None = frame
         elif event == "call":
-            caller = frame.f_back
-            code = frame.f_code
+            code, caller = frame.f_code, frame.f_back
+            if code.co_filename in self.files and (caller is None or caller.f_code.co_filename in self.files):
+                return
             if id(code) in self.doors:
                 self.refuse(self.doors[id(code)])
             if id(code) not in self.others and self._is_users(frame) and id(code) not in self.begun:
@@ -372,7 +379,6 @@ class Watch:
                 self.refuse(self.unknown[id(code)])
         else:
             return
-        # Nearly all calls are those of libraries, and the next line is all that they cost.
         if caller is None or id(caller.f_code) in self.others or not self._is_users(caller):
             return
         if self.familiar > _FAMILIAR:
@@ -390,8 +396,8 @@ class Watch:
                 self.refuse(name)
 
 
-_of_libraries: dict[int, types.CodeType] = {}
-"""Code of libraries that change nothing for others, by its `id`: what was found out of it in one run holds in all."""
+_of_libraries: set[str] = set()
+"""Files of libraries that change nothing for others: what was found out of them in one run holds in all."""
 _KEEPING = LIBRARIES | {"tqdm"}
 """Libraries whose functions change what is put back, what they keep for all their callers included."""
 _PASSING = frozenset(
