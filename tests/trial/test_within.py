@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 import pytest
 
 from jitmagic import work
+from jitmagic.interrupts import deferred
+from jitmagic.state import ends
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 
@@ -230,3 +233,27 @@ def test_what_a_run_holds_that_is_broken_off_ends_in_it() -> None:
             raise
     assert kept.value is not None
     assert ended == [True]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals to send")
+@pytest.mark.parametrize("deep", [1, 2, 4])
+def test_an_interrupt_within_blocks_that_put_it_off_comes_once_at_the_outermost_end(deep):
+    before, heard, steps = signal.getsignal(signal.SIGINT), [], []
+    signal.signal(signal.SIGINT, lambda *a: heard.append(len(steps)))
+    own = signal.getsignal(signal.SIGINT)
+    try:
+        with contextlib.ExitStack() as outer:
+            outer.enter_context(deferred())
+            for _ in range(deep):
+                with deferred():
+                    signal.raise_signal(signal.SIGINT)
+                steps.append("inner")
+        assert (heard, steps) == ([deep], ["inner"] * deep) and signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_no_word_of_a_sessions_last_cell_outlives_it(notebook):
+    notebook.ok("%%jitcheck -q\ndef f(x): return x * 2\ny = f(1.0)")
+    notebook.ok("import weakref\nr = weakref.ref(jnp)\n%unload_ext jitmagic")
+    assert ends.asked() == ""
